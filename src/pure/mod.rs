@@ -1,0 +1,17 @@
+//! The pure floor: facts in, decisions out. No clock, socket, lock, task or log line.
+//! Law: everything here compiles alone (`tests/pure_alone.rs`) and is deterministic.
+//! Time and chance are arguments. Why: what can be replayed can be proved.
+//! Next: `limits.rs`, then `epoch.rs`.
+#![forbid(unsafe_code)]
+
+pub mod limits;
+
+pub mod epoch;
+pub mod event_id;
+pub mod keys;
+pub mod revision;
+pub mod session_token;
+
+pub mod rpc;
+
+pub mod refusal;
