@@ -12,6 +12,8 @@ pub mod keys;
 pub mod revision;
 pub mod session_token;
 
+pub mod http1;
 pub mod rpc;
+pub mod sse;
 
 pub mod refusal;

@@ -1,0 +1,118 @@
+//! Which header fields belong to one connection and not to the message (RFC 9110, section 7.6.1).
+//! Law: such a field is never carried from one connection to another, in either direction.
+//! Absent on purpose: what they say, but for the tokens of `connection`.
+//! Next: `head.rs`.
+
+use http::header::CONNECTION;
+use http::{HeaderMap, HeaderName};
+
+/// Whether a field belongs to one connection and not to the message (RFC 9110, section 7.6.1).
+pub fn is_hop_by_hop(name: &HeaderName) -> bool {
+    const NAMES: [&str; 9] = [
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    NAMES.contains(&name.as_str())
+}
+
+/// Drops the fields that belong to one connection: those of [`is_hop_by_hop`], and those that `connection` names.
+pub fn drop_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = {
+        let nominated = Nominated::of(headers);
+        headers
+            .keys()
+            .filter(|name| is_hop_by_hop(name) || nominated.has(name))
+            .cloned()
+            .collect()
+    };
+    for name in named {
+        headers.remove(name);
+    }
+}
+
+/// The tokens of all `connection` fields: options such as `close`, and names of fields.
+pub(super) struct Nominated<'a> {
+    tokens: Vec<&'a [u8]>,
+}
+
+impl<'a> Nominated<'a> {
+    /// Reads the fields; empty tokens are skipped.
+    pub(super) fn of(headers: &'a HeaderMap) -> Self {
+        let fields = headers.get_all(CONNECTION).iter();
+        let tokens = fields.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+        Self {
+            tokens: tokens
+                .map(<[u8]>::trim_ascii)
+                .filter(|token| !token.is_empty())
+                .collect(),
+        }
+    }
+
+    /// Whether a field of this name belongs to the connection.
+    pub(super) fn has(&self, name: &HeaderName) -> bool {
+        self.says(name.as_str())
+    }
+
+    /// Whether this token is there, in any case.
+    pub(super) fn says(&self, word: &str) -> bool {
+        self.tokens
+            .iter()
+            .any(|token| token.eq_ignore_ascii_case(word.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    #[test]
+    fn what_belongs_to_the_connection_is_dropped() {
+        fn check(fields: &[(&'static str, &str)], wanted: &[&str]) {
+            let mut headers = HeaderMap::new();
+            for (name, value) in fields {
+                headers.append(*name, HeaderValue::from_str(value).unwrap());
+            }
+            drop_hop_by_hop(&mut headers);
+            let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+            left.sort_unstable();
+            assert_eq!(left, wanted, "{fields:?}");
+        }
+        check(&[], &[]);
+        check(
+            &[("accept", "a"), ("content-length", "5")],
+            &["accept", "content-length"],
+        );
+        check(
+            &[("connection", "close"), ("close", "x"), ("te", "x"), ("x-a", "1")],
+            &["x-a"],
+        );
+        check(
+            &[
+                ("connection", ", X-A\t,,x-b"),
+                ("x-a", "1"),
+                ("x-a", "2"),
+                ("x-b", "1"),
+                ("x-c", "1"),
+            ],
+            &["x-c"],
+        );
+        check(
+            &[
+                ("connection", "a"),
+                ("connection", "x-b"),
+                ("x-b", "1"),
+                ("x-bb", "1"),
+            ],
+            &["x-bb"],
+        );
+        check(&[("connection", "\"x-a\""), ("x-a", "1")], &["x-a"]);
+    }
+}
