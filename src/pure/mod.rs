@@ -16,4 +16,10 @@ pub mod http1;
 pub mod rpc;
 pub mod sse;
 
+pub mod continuity;
+pub mod log;
+pub mod overlap;
 pub mod refusal;
+pub mod resume;
+pub mod session;
+pub mod stream;

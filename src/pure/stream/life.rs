@@ -1,0 +1,495 @@
+//! One stream's life: which requests it answers, what each of the backend's events does, how it ends.
+//! Law: one response or error for each request; nothing follows the last; nothing is left out without a name.
+//! Per event it allocates nothing. The end is sticky: a stream that is over takes nothing more.
+//! Absent on purpose: deadlines and connections (`attach.rs`), the log, JSON (`rpc` has read the event already).
+//! Next: `attach.rs`.
+
+use crate::pure::epoch::Reason;
+use crate::pure::limits::SERVER_REQUESTS_MAX;
+use crate::pure::revision::Priming;
+use crate::pure::rpc::{EventKind, Message, RequestId};
+use crate::pure::stream::Agent;
+
+/// What is done with one event of a backend.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Take {
+    /// It goes into the log.
+    Append,
+    /// It goes into the log with the end mark: the stream is over.
+    AppendLast,
+    /// It is left out, and counted.
+    Drop(Dropped),
+}
+
+/// Why an event was left out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Dropped {
+    /// It has no data: a cursor of the backend's, noted only (wire contract, section 7).
+    Empty,
+    /// Its type is not `message`, and the client does not bear that.
+    UnknownType,
+    /// Its request was answered before.
+    LateResponse,
+    /// It answers no request of this stream, on a stream that was attached again.
+    StrayResponse,
+    /// The stream is over.
+    AfterEnd,
+}
+
+impl Dropped {
+    /// Every one, in the order of their numbers.
+    pub const ALL: [Self; 5] = [
+        Self::Empty,
+        Self::UnknownType,
+        Self::LateResponse,
+        Self::StrayResponse,
+        Self::AfterEnd,
+    ];
+
+    /// The word for it in logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Empty => "empty_data",
+            Self::UnknownType => "unknown_type",
+            Self::LateResponse => "late_response",
+            Self::StrayResponse => "stray_response",
+            Self::AfterEnd => "after_end",
+        }
+    }
+}
+
+/// How a backend's stream ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SourceEnd {
+    /// In an orderly way, after an id: the client may be meant to poll.
+    CleanAfterId,
+    /// In an orderly way, without one.
+    Clean,
+    /// In any other way.
+    Broken,
+}
+
+/// What follows the end of a backend's stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AfterSource {
+    /// Nothing: it was over.
+    Nothing,
+    /// A POST stream whose client is meant to poll: its connection ends likewise, or the proxy polls.
+    Poll,
+    /// The requests still open are answered with an error, for this reason.
+    Fail(Reason),
+    /// A standalone stream: it is opened again without a cursor, in a new epoch, for this reason.
+    Reopen(Reason),
+}
+
+/// Which connection to the backend a stream reads from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Connection {
+    First,
+    Reattached,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Standalone,
+    Post,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Open,
+    Over,
+}
+
+/// One stream's life. Call: [`Life::take`] for each event that has data. Next: when it is over, nothing more is read.
+#[derive(Debug)]
+pub struct Life {
+    kind: Kind,
+    phase: Phase,
+    connection: Connection,
+    /// The requests of the POST: those still open first, `open` of them.
+    asked: Vec<RequestId>,
+    open: usize,
+    /// Requests of the backend that no answer was seen for.
+    pending: Vec<RequestId>,
+}
+
+impl Life {
+    /// The standalone stream of a session. It is over only when its session is.
+    pub const fn standalone() -> Self {
+        Self::new(Kind::Standalone, Vec::new())
+    }
+
+    /// The answer to a POST with these requests.
+    pub const fn post(asked: Vec<RequestId>) -> Self {
+        Self::new(Kind::Post, asked)
+    }
+
+    const fn new(kind: Kind, asked: Vec<RequestId>) -> Self {
+        let open = asked.len();
+        Self {
+            kind,
+            phase: Phase::Open,
+            connection: Connection::First,
+            asked,
+            open,
+            pending: Vec::new(),
+        }
+    }
+
+    /// Whether nothing follows.
+    pub const fn is_over(&self) -> bool {
+        match self.phase {
+            Phase::Open => false,
+            Phase::Over => true,
+        }
+    }
+
+    /// The requests that are not answered yet.
+    pub fn open_ids(&self) -> &[RequestId] {
+        &self.asked[..self.open]
+    }
+
+    /// The backend's requests on this stream that the client has not answered, oldest first, at most
+    /// [`SERVER_REQUESTS_MAX`]. If the stream dies, they are withdrawn.
+    pub fn pending_ids(&self) -> &[RequestId] {
+        &self.pending
+    }
+
+    /// Decides what one event does that has data. `event` is its type, empty for `message`.
+    pub fn take(&mut self, kind: &EventKind<'_>, event: &[u8], agent: Agent) -> Take {
+        if self.is_over() {
+            return Take::Drop(Dropped::AfterEnd);
+        }
+        match event {
+            b"" | b"message" => {}
+            _ if agent.bears_other_types() => return Take::Append,
+            _ => return Take::Drop(Dropped::UnknownType),
+        }
+        match kind {
+            EventKind::Notification | EventKind::Other => Take::Append,
+            EventKind::Request { id, method: _ } => {
+                self.wait_for(id);
+                Take::Append
+            }
+            EventKind::Response(id) => match self.kind {
+                Kind::Standalone => Take::Append,
+                Kind::Post => self.respond(id),
+            },
+            EventKind::Batch(messages) => match self.kind {
+                Kind::Standalone => Take::Append,
+                Kind::Post => self.take_batch(messages),
+            },
+        }
+    }
+
+    /// The client answered a request of the backend's.
+    pub fn client_answered(&mut self, id: &RequestId) {
+        self.pending.retain(|pending| pending != id);
+    }
+
+    /// The stream goes on from another connection to the backend, by proof (wire contract, section 8).
+    pub const fn reattached(&mut self) {
+        self.connection = Connection::Reattached;
+    }
+
+    /// Ends the stream: the requests that are still open, for the errors that answer them; none if it was over.
+    /// What the backend still says is dropped.
+    pub fn fail(&mut self) -> Vec<RequestId> {
+        self.phase = Phase::Over;
+        let mut open = std::mem::take(&mut self.asked);
+        open.truncate(self.open);
+        self.open = 0;
+        open
+    }
+
+    /// Decides what follows when the backend's stream ends (wire contract, section 7). The session's revision says
+    /// whether its clients know polling.
+    pub const fn source_ended(&self, how: SourceEnd, priming: Priming) -> AfterSource {
+        match (self.phase, self.kind) {
+            (Phase::Over, Kind::Post | Kind::Standalone) => AfterSource::Nothing,
+            (Phase::Open, Kind::Standalone) => AfterSource::Reopen(Reason::UpstreamGap),
+            (Phase::Open, Kind::Post) => match (how, priming) {
+                (SourceEnd::CleanAfterId, Priming::Yes) => AfterSource::Poll,
+                (SourceEnd::CleanAfterId, Priming::No)
+                | (SourceEnd::Clean | SourceEnd::Broken, Priming::Yes | Priming::No) => {
+                    AfterSource::Fail(Reason::BackendLost)
+                }
+            },
+        }
+    }
+
+    /// A response on a POST stream.
+    fn respond(&mut self, id: &RequestId) -> Take {
+        match self.asked.iter().position(|asked| asked == id) {
+            Some(nth) if nth < self.open => self.settle(nth),
+            Some(_) => Take::Drop(Dropped::LateResponse),
+            None => match self.connection {
+                // As the backend would have it without us: the client sees it, and the end.
+                Connection::First => {
+                    self.phase = Phase::Over;
+                    Take::AppendLast
+                }
+                Connection::Reattached => Take::Drop(Dropped::StrayResponse),
+            },
+        }
+    }
+
+    /// Notes that a request is answered; the stream is over if it was the last.
+    fn settle(&mut self, nth: usize) -> Take {
+        self.open -= 1;
+        self.asked.swap(nth, self.open);
+        if self.open > 0 {
+            return Take::Append;
+        }
+        self.phase = Phase::Over;
+        Take::AppendLast
+    }
+
+    /// Several messages in one event can't be taken apart: it is left out only if nothing but late answers is in it.
+    fn take_batch(&mut self, messages: &[Message<'_>]) -> Take {
+        let mut take = Take::Drop(Dropped::LateResponse);
+        for message in messages {
+            match message {
+                Message::Request { id, .. } => {
+                    self.wait_for(id);
+                    take = Take::Append;
+                }
+                Message::Notification { .. } | Message::Response { id: None, .. } => take = Take::Append,
+                Message::Response { id: Some(id), .. } => {
+                    match self.asked.iter().position(|asked| asked == id) {
+                        Some(nth) if nth < self.open => {
+                            self.settle(nth);
+                            take = Take::Append;
+                        }
+                        Some(_) => {}
+                        None => take = Take::Append,
+                    }
+                }
+            }
+        }
+        match (self.phase, take) {
+            (Phase::Over, Take::Append) => Take::AppendLast,
+            (Phase::Open | Phase::Over, take) => take,
+        }
+    }
+
+    fn wait_for(&mut self, id: &RequestId) {
+        if self.pending.len() == SERVER_REQUESTS_MAX {
+            self.pending.remove(0);
+        }
+        self.pending.push(id.clone());
+    }
+}
+
+/// The id of a backend's `ping`. The proxy answers it while no client is attached (wire contract, section 7).
+pub fn backend_ping<'a>(kind: &'a EventKind<'_>) -> Option<&'a RequestId> {
+    match kind {
+        EventKind::Request { id, method } if method == "ping" => Some(id),
+        EventKind::Request { .. }
+        | EventKind::Notification
+        | EventKind::Response(_)
+        | EventKind::Batch(_)
+        | EventKind::Other => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pure::rpc::classify_event;
+
+    fn id(raw: &str) -> RequestId {
+        RequestId::from_raw(raw.as_bytes()).unwrap()
+    }
+
+    fn post(ids: &[&str]) -> Life {
+        Life::post(ids.iter().map(|raw| id(raw)).collect())
+    }
+
+    fn result(id: &str) -> String {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
+    }
+
+    /// Runs events (type, data) and compares what each does.
+    fn check(mut life: Life, agent: Agent, events: &[(&str, String, Take)]) -> Life {
+        for (event, data, expected) in events {
+            let kind = classify_event(data.as_bytes());
+            assert_eq!(
+                life.take(&kind, event.as_bytes(), agent),
+                *expected,
+                "{event:?} {data}"
+            );
+        }
+        life
+    }
+
+    const PROGRESS: &str = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#;
+    const SAMPLING: &str = r#"{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage"}"#;
+    const LATE: Take = Take::Drop(Dropped::LateResponse);
+    const AFTER_END: Take = Take::Drop(Dropped::AfterEnd);
+
+    #[test]
+    fn a_post_stream_is_over_with_its_last_response() {
+        let progress = || PROGRESS.to_owned();
+        let life = check(
+            post(&["7"]),
+            Agent::Other,
+            &[
+                ("", progress(), Take::Append),
+                ("message", SAMPLING.to_owned(), Take::Append),
+                ("message", result("7"), Take::AppendLast),
+                ("message", result("7"), AFTER_END),
+                ("", progress(), AFTER_END),
+            ],
+        );
+        assert!(life.is_over() && life.open_ids().is_empty());
+        assert_eq!(life.pending_ids(), [id("9")]);
+    }
+
+    #[test]
+    fn each_request_is_answered_once() {
+        let life = check(
+            post(&["1", r#""a""#, "3"]),
+            Agent::Other,
+            &[
+                ("", result(r#""a""#), Take::Append),
+                ("", result(r#""a""#), LATE),
+                ("", format!("[{},{}]", result("3"), PROGRESS), Take::Append),
+                ("", format!("[{},{}]", result("3"), result(r#""\u0061""#)), LATE),
+                ("", result("3"), LATE),
+                ("", result("1"), Take::AppendLast),
+            ],
+        );
+        assert!(life.is_over());
+        let life = check(
+            post(&["1"]),
+            Agent::Other,
+            &[("", format!("[{}]", result("1")), Take::AppendLast)],
+        );
+        assert!(life.is_over());
+    }
+
+    #[test]
+    fn an_unexpected_response_passes_once_and_only_on_the_first_connection() {
+        let first = check(post(&["1"]), Agent::Other, &[("", result("2"), Take::AppendLast)]);
+        assert!(first.is_over());
+        let mut again = post(&["1"]);
+        again.reattached();
+        let stray = Take::Drop(Dropped::StrayResponse);
+        let again = check(
+            again,
+            Agent::Other,
+            &[("", result("2"), stray), ("", result("1"), Take::AppendLast)],
+        );
+        assert!(again.is_over());
+        let get = check(
+            Life::standalone(),
+            Agent::Other,
+            &[
+                ("", result("2"), Take::Append),
+                ("", format!("[{}]", result("2")), Take::Append),
+            ],
+        );
+        assert!(!get.is_over());
+    }
+
+    #[test]
+    fn unknown_types_pass_unread_but_not_to_java() {
+        let check_type = |agent, expected| {
+            // Clients that ignore the type do not see a response in it.
+            let life = check(post(&["1"]), agent, &[("custom", result("1"), expected)]);
+            assert_eq!(life.open_ids().len(), 1);
+        };
+        check_type(Agent::Other, Take::Append);
+        check_type(Agent::CSharp, Take::Append);
+        check_type(Agent::Java, Take::Drop(Dropped::UnknownType));
+    }
+
+    #[test]
+    fn what_is_no_json_rpc_passes() {
+        check(
+            post(&["1"]),
+            Agent::Other,
+            &[
+                ("", "hello".to_owned(), Take::Append),
+                (
+                    "",
+                    r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}"#.to_owned(),
+                    Take::Append,
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_failed_stream_names_what_is_open_and_takes_nothing_more() {
+        let mut life = check(
+            post(&["1", "2", "3"]),
+            Agent::Other,
+            &[("", result("1"), Take::Append)],
+        );
+        let mut failed = life.fail();
+        failed.sort_by_key(|id| id.as_str().to_owned());
+        assert_eq!(failed, [id("2"), id("3")]);
+        assert_eq!(life.fail(), []);
+        check(life, Agent::Other, &[("", result("2"), AFTER_END)]);
+    }
+
+    #[test]
+    fn pending_requests_are_bounded_and_forgotten_when_answered() {
+        let mut life = Life::standalone();
+        for n in 0..SERVER_REQUESTS_MAX + 2 {
+            let data = format!(r#"{{"jsonrpc":"2.0","id":{n},"method":"roots/list"}}"#);
+            assert_eq!(
+                life.take(&classify_event(data.as_bytes()), b"", Agent::Other),
+                Take::Append
+            );
+        }
+        assert_eq!(life.pending_ids().len(), SERVER_REQUESTS_MAX);
+        assert_eq!(life.pending_ids()[0], id("2"));
+        life.client_answered(&id("2"));
+        assert_eq!(life.pending_ids()[0], id("3"));
+    }
+
+    #[test]
+    fn the_end_of_a_backends_stream_has_one_consequence() {
+        let over = || {
+            let mut life = post(&["1"]);
+            life.fail();
+            life
+        };
+        let lost = AfterSource::Fail(Reason::BackendLost);
+        let reopen = AfterSource::Reopen(Reason::UpstreamGap);
+        for (life, how, priming, expected) in [
+            (
+                post(&["1"]),
+                SourceEnd::CleanAfterId,
+                Priming::Yes,
+                AfterSource::Poll,
+            ),
+            (post(&["1"]), SourceEnd::CleanAfterId, Priming::No, lost),
+            (post(&["1"]), SourceEnd::Clean, Priming::Yes, lost),
+            (post(&["1"]), SourceEnd::Broken, Priming::Yes, lost),
+            (over(), SourceEnd::Broken, Priming::Yes, AfterSource::Nothing),
+            (Life::standalone(), SourceEnd::CleanAfterId, Priming::Yes, reopen),
+            (Life::standalone(), SourceEnd::Broken, Priming::No, reopen),
+        ] {
+            assert_eq!(life.source_ended(how, priming), expected, "{how:?} {priming:?}");
+        }
+    }
+
+    #[test]
+    fn a_ping_of_the_backend_is_told_from_other_requests() {
+        let ping = classify_event(br#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#);
+        assert_eq!(backend_ping(&ping), Some(&id(r#""p""#)));
+        assert_eq!(backend_ping(&classify_event(SAMPLING.as_bytes())), None);
+    }
+
+    #[test]
+    fn the_order_of_drops_is_that_of_their_numbers() {
+        for (nth, why) in Dropped::ALL.into_iter().enumerate() {
+            assert_eq!(why as usize, nth);
+        }
+    }
+}

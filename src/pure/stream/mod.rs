@@ -1,0 +1,16 @@
+//! One stream's life, as facts and decisions: what an event does, who receives it, what a reset says.
+//! Law: exactly one response or error for each request; what is not passed on is dropped by name and counted.
+//! Absent on purpose: bytes and positions in the log (`../log/`), and the task that drives all this (`relay/`).
+//! Next: `life.rs`, then `attach.rs`, `reset.rs`.
+
+pub mod agent;
+pub mod attach;
+pub mod life;
+pub mod marks;
+pub mod reset;
+
+pub use agent::{Agent, Early, Greeting};
+pub use attach::Succession;
+pub use life::{AfterSource, Dropped, Life, SourceEnd, Take};
+pub use marks::{Marks, Unacked};
+pub use reset::Say;
