@@ -56,4 +56,7 @@
 //!
 //! Next: `pure/mod.rs`.
 
+pub mod config;
+pub mod net;
 pub mod pure;
+pub mod telemetry;

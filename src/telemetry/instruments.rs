@@ -1,0 +1,461 @@
+//! Every metric, in one struct that is made once and shared.
+//! Law: every time series is made at the start, from the configuration and closed lists of words, so that their number
+//! is bounded and a zero is seen before the first event; what is counted afterwards is one atomic addition.
+//! The only door to the metrics library. On a stream's path: once for each batch, never for each event.
+//! Next: `subscriber.rs`.
+
+use std::sync::Arc;
+
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+pub use super::meters::{Count, Level, Tally, Times, Within};
+use super::names::{BY, KIND, OUTCOME, PREFIX, REASON, REPLICA, UPSTREAM, VERDICT, WHY};
+use super::words::{
+    Dropped, EvictedBy, Exchanged, RequestKind, RequestOutcome, SessionEnd, StreamKind, Turned, Verdict, Word,
+};
+use crate::pure::epoch::Reason;
+
+/// What `/metrics` answers in: the `Content-Type` of [`Instruments::encode`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Upper ends of the buckets of time to first byte, in seconds: from a tool on the same machine to a model's pace.
+const FIRST_BYTE_SECONDS: [f64; 15] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0,
+];
+
+/// Upper ends of the buckets of a stream's life, in seconds: from one call to a working day.
+const STREAM_SECONDS: [f64; 10] = [
+    0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 43_200.0,
+];
+
+type Labels = Vec<(&'static str, Arc<str>)>;
+type HistogramOf = Family<Labels, Histogram, fn() -> Histogram>;
+
+/// What is measured of one upstream.
+#[derive(Debug)]
+pub struct UpstreamInstruments {
+    /// `requests_total{kind, outcome}`: one for each outcome, in the order of [`RequestKind::ALL`].
+    requests: Box<[Tally<RequestOutcome>]>,
+    /// `sessions_opened_total`: sessions given an id.
+    pub sessions_opened: Count,
+    /// `sessions_live`: sessions that have not ended.
+    pub sessions_live: Level,
+    /// `sessions_ended_total{reason}`.
+    pub sessions_ended: Tally<SessionEnd>,
+    /// `streams_opened_total{kind}`.
+    pub streams_opened: Tally<StreamKind>,
+    /// `streams_live{kind}`: streams that have not ended, in the order of [`StreamKind::ALL`].
+    streams_live: Box<[Level]>,
+    /// `streams_detached`: live streams without a client.
+    pub streams_detached: Level,
+    /// `events_appended_total`: events of backends put into a log.
+    pub events_appended: Count,
+    /// `events_sent_total`: events written to clients, replayed ones included.
+    pub events_sent: Count,
+    /// `events_replayed_total`: events that a resume asked for.
+    pub events_replayed: Count,
+    /// `sent_bytes_total`: bytes of streams written to clients, without framing.
+    pub bytes_sent: Count,
+    /// `events_dropped_total{why}`.
+    pub events_dropped: Tally<Dropped>,
+    /// `events_evicted_total{by}`: events that left a log.
+    pub events_evicted: Tally<EvictedBy>,
+    /// `continuity_total{verdict}`: what was said on each SSE answer.
+    pub continuity: Tally<Verdict>,
+    /// `resets_total{reason}`.
+    pub resets: Tally<Reason>,
+    /// `upstream_exchanges_total{outcome}`.
+    pub exchanges: Tally<Exchanged>,
+    /// `replica_healthy{replica}`: 1 or 0, in the order of the configuration.
+    pub replica_healthy: Box<[Level]>,
+    /// `first_byte_seconds`: from a request's head to the first byte of its answer.
+    pub first_byte: Times,
+    /// `stream_seconds`: a client's connection to a stream, from head to end. Never mixed with the one above.
+    pub stream_life: Times,
+}
+
+impl UpstreamInstruments {
+    /// `requests_total` of one kind.
+    pub fn requests(&self, kind: RequestKind) -> &Tally<RequestOutcome> {
+        let place = RequestKind::ALL
+            .iter()
+            .position(|other| *other == kind)
+            .unwrap_or(0);
+        &self.requests[place]
+    }
+
+    /// `streams_live` of one kind.
+    pub fn streams_live(&self, kind: StreamKind) -> &Level {
+        let place = StreamKind::ALL
+            .iter()
+            .position(|other| *other == kind)
+            .unwrap_or(0);
+        &self.streams_live[place]
+    }
+}
+
+/// An upstream as it is labelled.
+#[derive(Clone, Debug)]
+pub struct Labelled<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its replicas' `host:port`, in the order of the configuration.
+    pub replicas: Vec<String>,
+}
+
+/// Every metric of the process.
+#[derive(Debug)]
+pub struct Instruments {
+    registry: Registry,
+    /// Of each upstream, in the order of the configuration.
+    pub upstreams: Box<[Arc<UpstreamInstruments>]>,
+    /// `connections_live`: connections of clients.
+    pub connections_live: Level,
+    /// `connections_total`: connections of clients, refused ones included.
+    pub connections: Count,
+    /// `refused_total{why}`: what was refused before it reached an upstream.
+    pub refused: Tally<Turned>,
+    /// `log_bytes`: what all logs hold, in bytes.
+    pub log_bytes: Level,
+    /// `draining`: 1 from the signal on.
+    pub draining: Level,
+}
+
+impl Instruments {
+    /// Makes every time series there will ever be.
+    pub fn new(upstreams: &[Labelled<'_>]) -> Self {
+        let families = Families::new();
+        let made = upstreams
+            .iter()
+            .map(|upstream| Arc::new(families.upstream(upstream)))
+            .collect();
+        let Families {
+            registry, process, ..
+        } = families;
+        let Process {
+            connections_live,
+            connections,
+            refused,
+            log_bytes,
+            draining,
+        } = process;
+        Self {
+            registry,
+            upstreams: made,
+            connections_live,
+            connections,
+            refused,
+            log_bytes,
+            draining,
+        }
+    }
+
+    /// Everything, as OpenMetrics text ([`CONTENT_TYPE`]).
+    pub fn encode(&self) -> String {
+        let mut out = String::new();
+        // Writing to a string does not fail, and half an answer is better than none.
+        let _ = text::encode(&mut out, &self.registry);
+        out
+    }
+}
+
+/// What is measured of the process.
+struct Process {
+    connections_live: Level,
+    connections: Count,
+    refused: Tally<Turned>,
+    log_bytes: Level,
+    draining: Level,
+}
+
+impl Process {
+    fn new(registry: &mut Registry) -> Self {
+        let refused = Family::<Labels, Counter>::default();
+        registry.register(
+            "refused",
+            "Connections and requests refused before an upstream saw them",
+            refused.clone(),
+        );
+        let version: Labels = vec![("version", env!("CARGO_PKG_VERSION").into())];
+        registry.register("build", "The version that runs", Info::new(version));
+        Self {
+            connections_live: level(registry, "connections_live", "Connections of clients"),
+            connections: count(
+                registry,
+                "connections",
+                "Connections of clients, refused ones included",
+            ),
+            refused: Tally::new(|word| Count(refused.get_or_create_owned(&vec![(WHY, word.into())]))),
+            log_bytes: level(registry, "log_bytes", "Bytes that all logs hold for replay"),
+            draining: level(registry, "draining", "1 from the signal to drain on"),
+        }
+    }
+}
+
+fn count(registry: &mut Registry, name: &str, help: &str) -> Count {
+    let counter = Counter::default();
+    registry.register(name, help, counter.clone());
+    Count(counter)
+}
+
+fn level(registry: &mut Registry, name: &str, help: &str) -> Level {
+    let gauge = Gauge::default();
+    registry.register(name, help, gauge.clone());
+    Level(gauge)
+}
+
+/// The families of metrics that have the label `upstream`, while they are filled.
+struct Families {
+    registry: Registry,
+    process: Process,
+    counters: Vec<(&'static str, Family<Labels, Counter>)>,
+    gauges: Vec<(&'static str, Family<Labels, Gauge>)>,
+    first_byte: HistogramOf,
+    stream_life: HistogramOf,
+}
+
+/// Counters with the label `upstream`: name and help.
+const COUNTERS: [(&str, &str); 13] = [
+    ("requests", "Requests of clients, by how they were answered"),
+    ("sessions_opened", "Sessions that were given an id"),
+    ("sessions_ended", "Sessions that ended, by reason"),
+    ("streams_opened", "Streams that began"),
+    ("events_appended", "Events of backends that were put into a log"),
+    ("events_sent", "Events written to clients, replayed ones included"),
+    ("events_replayed", "Events that followed a presented cursor"),
+    (
+        "sent_bytes",
+        "Bytes of streams written to clients, without framing",
+    ),
+    ("events_dropped", "Events of backends that were not passed on"),
+    (
+        "events_evicted",
+        "Events that left a log, by the bound that took them",
+    ),
+    (
+        "continuity",
+        "What clients were told of continuity when they connected to a stream",
+    ),
+    (
+        "resets",
+        "Losses of continuity that clients were told of, by reason",
+    ),
+    ("upstream_exchanges", "Requests to backends, by how they went"),
+];
+
+/// Gauges with the label `upstream`: name and help.
+const GAUGES: [(&str, &str); 4] = [
+    ("sessions_live", "Sessions that have not ended"),
+    ("streams_live", "Streams that have not ended"),
+    ("streams_detached", "Live streams without a client"),
+    ("replica_healthy", "1 where a replica takes new sessions"),
+];
+
+impl Families {
+    fn new() -> Self {
+        let mut registry = Registry::with_prefix(PREFIX);
+        let process = Process::new(&mut registry);
+        let counters = COUNTERS.map(|(name, help)| {
+            let family = Family::<Labels, Counter>::default();
+            registry.register(name, help, family.clone());
+            (name, family)
+        });
+        let gauges = GAUGES.map(|(name, help)| {
+            let family = Family::<Labels, Gauge>::default();
+            registry.register(name, help, family.clone());
+            (name, family)
+        });
+        let first_byte = HistogramOf::new_with_constructor(|| Histogram::new(FIRST_BYTE_SECONDS));
+        let help = "Seconds from a request to the first byte of its answer";
+        registry.register("first_byte_seconds", help, first_byte.clone());
+        let stream_life = HistogramOf::new_with_constructor(|| Histogram::new(STREAM_SECONDS));
+        let help = "Seconds that a client's connection to a stream lasted";
+        registry.register("stream_seconds", help, stream_life.clone());
+        Self {
+            registry,
+            process,
+            counters: counters.into(),
+            gauges: gauges.into(),
+            first_byte,
+            stream_life,
+        }
+    }
+
+    fn count(&self, name: &str, labels: Labels) -> Count {
+        let family = self.counters.iter().find(|(other, _)| *other == name);
+        Count(family.map_or_else(Counter::default, |(_, family)| {
+            family.get_or_create_owned(&labels)
+        }))
+    }
+
+    fn level(&self, name: &str, labels: Labels) -> Level {
+        let family = self.gauges.iter().find(|(other, _)| *other == name);
+        Level(family.map_or_else(Gauge::default, |(_, family)| family.get_or_create_owned(&labels)))
+    }
+
+    fn upstream(&self, upstream: &Labelled<'_>) -> UpstreamInstruments {
+        let own: Arc<str> = upstream.name.into();
+        let with = |more: &[(&'static str, &str)]| -> Labels {
+            let more = more.iter().map(|(label, value)| (*label, Arc::from(*value)));
+            std::iter::once((UPSTREAM, own.clone())).chain(more).collect()
+        };
+        let level = |name: &str, more: &[(&'static str, &str)]| self.level(name, with(more));
+        let tally = |name: &'static str, label: &'static str| {
+            let with = &with;
+            move |word: &'static str| self.count(name, with(&[(label, word)]))
+        };
+        let requests = RequestKind::ALL.iter().map(|kind| {
+            let kind = kind.as_str();
+            Tally::new(|outcome| self.count("requests", with(&[(KIND, kind), (OUTCOME, outcome)])))
+        });
+        UpstreamInstruments {
+            requests: requests.collect(),
+            sessions_opened: self.count("sessions_opened", with(&[])),
+            sessions_live: level("sessions_live", &[]),
+            sessions_ended: Tally::new(tally("sessions_ended", REASON)),
+            streams_opened: Tally::new(tally("streams_opened", KIND)),
+            streams_live: StreamKind::ALL
+                .iter()
+                .map(|kind| level("streams_live", &[(KIND, kind.as_str())]))
+                .collect(),
+            streams_detached: level("streams_detached", &[]),
+            events_appended: self.count("events_appended", with(&[])),
+            events_sent: self.count("events_sent", with(&[])),
+            events_replayed: self.count("events_replayed", with(&[])),
+            bytes_sent: self.count("sent_bytes", with(&[])),
+            events_dropped: Tally::new(tally("events_dropped", WHY)),
+            events_evicted: Tally::new(tally("events_evicted", BY)),
+            continuity: Tally::new(tally("continuity", VERDICT)),
+            resets: Tally::new(tally("resets", REASON)),
+            exchanges: Tally::new(tally("upstream_exchanges", OUTCOME)),
+            replica_healthy: upstream
+                .replicas
+                .iter()
+                .map(|name| level("replica_healthy", &[(REPLICA, name)]))
+                .collect(),
+            first_byte: Times(self.first_byte.get_or_create_owned(&with(&[]))),
+            stream_life: Times(self.stream_life.get_or_create_owned(&with(&[]))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn made() -> Instruments {
+        let one = Labelled {
+            name: "mcp",
+            replicas: vec!["127.0.0.1:3001".into(), "127.0.0.1:3002".into()],
+        };
+        let two = Labelled {
+            name: "other",
+            replicas: vec!["[::1]:3001".into()],
+        };
+        Instruments::new(&[one, two])
+    }
+
+    fn check(instruments: &Instruments, line: &str) {
+        let text = instruments.encode();
+        assert!(
+            text.lines().any(|other| other == line),
+            "no line `{line}` in\n{text}"
+        );
+    }
+
+    #[test]
+    fn what_is_counted_is_shown() {
+        let instruments = made();
+        let upstream = &instruments.upstreams[0];
+        upstream.requests(RequestKind::Resume).one(RequestOutcome::Stream);
+        upstream.sessions_ended.one(SessionEnd::Idle);
+        upstream.resets.add(Reason::WindowExceeded, 3);
+        upstream.events_sent.add(64);
+        upstream.bytes_sent.add(4_096);
+        upstream.replica_healthy[1].set(1);
+        upstream.first_byte.took(Duration::from_millis(3));
+        upstream.stream_life.took(Duration::from_secs(90));
+        instruments.refused.one(Turned::Host);
+        instruments.log_bytes.shift(500);
+        instruments.log_bytes.shift(-200);
+        for line in [
+            r#"throughline_requests_total{upstream="mcp",kind="resume",outcome="stream"} 1"#,
+            r#"throughline_sessions_ended_total{upstream="mcp",reason="idle"} 1"#,
+            r#"throughline_resets_total{upstream="mcp",reason="window_exceeded"} 3"#,
+            r#"throughline_events_sent_total{upstream="mcp"} 64"#,
+            r#"throughline_sent_bytes_total{upstream="mcp"} 4096"#,
+            r#"throughline_replica_healthy{upstream="mcp",replica="127.0.0.1:3002"} 1"#,
+            r#"throughline_replica_healthy{upstream="mcp",replica="127.0.0.1:3001"} 0"#,
+            r#"throughline_first_byte_seconds_bucket{le="0.0025",upstream="mcp"} 0"#,
+            r#"throughline_first_byte_seconds_bucket{le="0.005",upstream="mcp"} 1"#,
+            r#"throughline_stream_seconds_count{upstream="mcp"} 1"#,
+            r#"throughline_refused_total{why="host"} 1"#,
+            "throughline_log_bytes 300",
+            // Of the other upstream nothing was counted, and that is said.
+            r#"throughline_resets_total{upstream="other",reason="evicted"} 0"#,
+            r#"throughline_replica_healthy{upstream="other",replica="[::1]:3001"} 0"#,
+            "# EOF",
+        ] {
+            check(&instruments, line);
+        }
+    }
+
+    #[test]
+    fn a_level_falls_when_its_holder_goes() {
+        let instruments = made();
+        let live = instruments.upstreams[1].streams_live(StreamKind::Post);
+        let one = live.enter();
+        let two = live.enter();
+        assert_eq!(live.get(), 2);
+        drop(one);
+        check(
+            &instruments,
+            r#"throughline_streams_live{upstream="other",kind="post"} 1"#,
+        );
+        drop(two);
+        assert_eq!(live.get(), 0);
+    }
+
+    #[test]
+    fn no_series_is_made_after_the_start() {
+        let instruments = made();
+        let series = |text: String| text.lines().filter(|line| !line.starts_with('#')).count();
+        let before = series(instruments.encode());
+        let upstream = &instruments.upstreams[0];
+        for kind in RequestKind::ALL {
+            for outcome in RequestOutcome::ALL {
+                upstream.requests(*kind).one(*outcome);
+            }
+        }
+        for reason in Reason::ALL {
+            upstream.resets.one(reason);
+        }
+        upstream.first_byte.took(Duration::from_secs(7_200));
+        assert_eq!(series(instruments.encode()), before);
+    }
+
+    #[test]
+    fn every_family_is_filled() {
+        let text = made().encode();
+        for (name, _) in COUNTERS {
+            assert!(
+                text.contains(&format!("{PREFIX}_{name}_total{{upstream=\"mcp\"")),
+                "{name}"
+            );
+        }
+        for (name, _) in GAUGES {
+            assert!(
+                text.contains(&format!("{PREFIX}_{name}{{upstream=\"mcp\"")),
+                "{name}"
+            );
+        }
+    }
+}

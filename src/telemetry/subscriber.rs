@@ -1,0 +1,97 @@
+//! Sets log lines up: for people on a terminal, one JSON object a line otherwise.
+//! Law: lines go to standard error; standard output is for what a command answers.
+//! Payloads, credentials and whole session ids never reach a log line; that is the callers' part of the law.
+//! Next: `names.rs`.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::time::SystemTime;
+
+use crate::config::resolved::{Log, LogFormat};
+
+/// Why log lines could not be set up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SetUpFailed {
+    /// The filter is not one.
+    Filter(String),
+    /// They are set up already.
+    Twice,
+}
+
+impl std::fmt::Display for SetUpFailed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Filter(what) => f.write_str(what),
+            Self::Twice => f.write_str("log lines are set up already"),
+        }
+    }
+}
+
+impl std::error::Error for SetUpFailed {}
+
+/// Whether a text is a filter.
+///
+/// # Errors
+/// What is wrong with it, in a few words.
+pub fn check_filter(filter: &str) -> Result<(), String> {
+    parse(filter).map(drop)
+}
+
+fn parse(filter: &str) -> Result<EnvFilter, String> {
+    EnvFilter::builder()
+        .parse(filter)
+        .map_err(|error| format!("`{filter}` is not a filter: {error}"))
+}
+
+/// Sets log lines up for the whole process. Call: once, before anything is logged.
+///
+/// # Errors
+/// [`SetUpFailed`]; nothing is changed then.
+pub fn set_up(log: &Log) -> Result<(), SetUpFailed> {
+    let filter = parse(&log.filter).map_err(SetUpFailed::Filter)?;
+    let terminal = std::io::stderr().is_terminal();
+    let human = match log.format {
+        LogFormat::Auto if terminal => Lines::Human,
+        LogFormat::Auto | LogFormat::Json => Lines::Json,
+        LogFormat::Human => Lines::Human,
+    };
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_timer(SystemTime);
+    let set = match human {
+        Lines::Human => lines
+            .with_ansi(terminal && std::env::var_os("NO_COLOR").is_none())
+            .try_init(),
+        Lines::Json => lines
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .try_init(),
+    };
+    set.map_err(|_| SetUpFailed::Twice)
+}
+
+enum Lines {
+    Human,
+    Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(filter: &str, good: Result<(), ()>) {
+        assert_eq!(check_filter(filter).map_err(drop), good, "{filter}");
+    }
+
+    #[test]
+    fn filters() {
+        check("info", Ok(()));
+        check("throughline=debug,warn", Ok(()));
+        check("off", Ok(()));
+        check("throughline=loud", Err(()));
+        check("=", Err(()));
+    }
+}

@@ -1,0 +1,397 @@
+//! The values that labels may have: closed lists, so that the number of time series is known before the first request.
+//! Law: the word of a variant is the word in logs, metrics and documentation.
+//! A word that another room owns (`pure::epoch::Reason`, a cause of the upstream client) is taken over, not respelt.
+//! Next: `meters.rs`.
+
+use crate::pure::epoch::Reason;
+
+/// A closed list of words.
+pub trait Word: Copy + Eq + 'static {
+    /// Every word.
+    const ALL: &'static [Self];
+
+    /// How it is spelt.
+    fn as_str(self) -> &'static str;
+
+    /// The word that is spelt like this.
+    fn named(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|word| word.as_str() == text)
+    }
+}
+
+impl Word for Reason {
+    const ALL: &'static [Self] = &Self::ALL;
+
+    fn as_str(self) -> &'static str {
+        Self::as_str(self)
+    }
+}
+
+/// What kind of request a client sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RequestKind {
+    /// POST of `initialize`.
+    Initialize,
+    /// POST with a request (or several).
+    Call,
+    /// POST of notifications or answers only.
+    Notice,
+    /// GET without a cursor.
+    Get,
+    /// GET with a cursor.
+    Resume,
+    /// DELETE of a session.
+    Delete,
+    /// Anything that is passed through untouched.
+    Passing,
+}
+
+impl Word for RequestKind {
+    const ALL: &'static [Self] = &[
+        Self::Initialize,
+        Self::Call,
+        Self::Notice,
+        Self::Get,
+        Self::Resume,
+        Self::Delete,
+        Self::Passing,
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Initialize => "initialize",
+            Self::Call => "call",
+            Self::Notice => "notice",
+            Self::Get => "get",
+            Self::Resume => "resume",
+            Self::Delete => "delete",
+            Self::Passing => "passing",
+        }
+    }
+}
+
+/// How a request of a client was answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RequestOutcome {
+    /// With a whole answer.
+    Whole,
+    /// With an SSE stream of our own.
+    Stream,
+    /// With a backend's answer as it came.
+    Passed,
+    /// The session is gone: 404.
+    SessionGone,
+    /// Nothing to resume: 405.
+    NothingToResume,
+    /// A JSON-RPC error; not executed.
+    NotExecuted,
+    /// A JSON-RPC error; outcome unknown.
+    OutcomeUnknown,
+    /// No healthy replica: 503.
+    NoReplica,
+    /// Too many sessions: 503.
+    TooManySessions,
+    /// `initialize` was answered in a way that no session can be made of: 502.
+    BadInitialize,
+    /// The backend could not be reached or broke: 502.
+    BackendUnreachable,
+    /// The backend did not answer in time: 504.
+    BackendTimeout,
+    /// The client went away before an answer began.
+    ClientGone,
+}
+
+impl Word for RequestOutcome {
+    const ALL: &'static [Self] = &[
+        Self::Whole,
+        Self::Stream,
+        Self::Passed,
+        Self::SessionGone,
+        Self::NothingToResume,
+        Self::NotExecuted,
+        Self::OutcomeUnknown,
+        Self::NoReplica,
+        Self::TooManySessions,
+        Self::BadInitialize,
+        Self::BackendUnreachable,
+        Self::BackendTimeout,
+        Self::ClientGone,
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::Stream => "stream",
+            Self::Passed => "passed",
+            Self::SessionGone => "session_gone",
+            Self::NothingToResume => "nothing_to_resume",
+            Self::NotExecuted => "not_executed",
+            Self::OutcomeUnknown => "outcome_unknown",
+            Self::NoReplica => "no_replica",
+            Self::TooManySessions => "too_many_sessions",
+            Self::BadInitialize => "bad_initialize",
+            Self::BackendUnreachable => "backend_unreachable",
+            Self::BackendTimeout => "backend_timeout",
+            Self::ClientGone => "client_gone",
+        }
+    }
+}
+
+/// Why a session ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SessionEnd {
+    /// The client sent DELETE.
+    Deleted,
+    /// Neither attached nor used for `session_idle`.
+    Idle,
+    /// Older than `session_max`.
+    Expired,
+    /// The backend has lost it.
+    BackendLost,
+}
+
+impl Word for SessionEnd {
+    const ALL: &'static [Self] = &[Self::Deleted, Self::Idle, Self::Expired, Self::BackendLost];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Deleted => "deleted",
+            Self::Idle => "idle",
+            Self::Expired => "expired",
+            Self::BackendLost => "backend_lost",
+        }
+    }
+}
+
+/// What kind of stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StreamKind {
+    /// A session's standalone stream.
+    Get,
+    /// The answer to one POST.
+    Post,
+}
+
+impl Word for StreamKind {
+    const ALL: &'static [Self] = &[Self::Get, Self::Post];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Post => "post",
+        }
+    }
+}
+
+/// What was concluded when a client connected to a stream (wire contract, section 4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It got exactly what followed its cursor.
+    Resumed,
+    /// It asked for nothing, and nothing had been written.
+    Live,
+    /// Continuity was lost, and it was told.
+    Reset,
+}
+
+impl Word for Verdict {
+    const ALL: &'static [Self] = &[Self::Resumed, Self::Live, Self::Reset];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Resumed => "resumed",
+            Self::Live => "live",
+            Self::Reset => "reset",
+        }
+    }
+}
+
+/// Why an event of a backend was not passed on (wire contract, section 7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dropped {
+    /// A second response to a request that has had one.
+    LateResponse,
+    /// It came after the stream's last event.
+    AfterEnd,
+    /// Its data is empty.
+    EmptyData,
+    /// Its type is unknown, and it has no data or the client breaks on it.
+    UnknownType,
+}
+
+impl Word for Dropped {
+    const ALL: &'static [Self] = &[
+        Self::LateResponse,
+        Self::AfterEnd,
+        Self::EmptyData,
+        Self::UnknownType,
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::LateResponse => "late_response",
+            Self::AfterEnd => "after_end",
+            Self::EmptyData => "empty_data",
+            Self::UnknownType => "unknown_type",
+        }
+    }
+}
+
+/// Which bound took events out of a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EvictedBy {
+    /// `replay_events_max`, `replay_bytes_max` or `replay_age_max`: the ordinary way.
+    Window,
+    /// `memory.replay_max`: all logs together.
+    Budget,
+}
+
+impl Word for EvictedBy {
+    const ALL: &'static [Self] = &[Self::Window, Self::Budget];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Window => "window",
+            Self::Budget => "budget",
+        }
+    }
+}
+
+/// How an exchange with a backend went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exchanged {
+    /// A head came.
+    Answered,
+    /// No byte of the request was written.
+    NotSent,
+    /// The connection broke.
+    Broken,
+    /// The backend closed before it answered.
+    EarlyEof,
+    /// The head is malformed or too large.
+    BadHead,
+    /// No head came in time.
+    HeadTimeout,
+    /// Too many exchanges are under way with the replica.
+    Overloaded,
+}
+
+impl Word for Exchanged {
+    const ALL: &'static [Self] = &[
+        Self::Answered,
+        Self::NotSent,
+        Self::Broken,
+        Self::EarlyEof,
+        Self::BadHead,
+        Self::HeadTimeout,
+        Self::Overloaded,
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::NotSent => "not_sent",
+            Self::Broken => "broken",
+            Self::EarlyEof => "early_eof",
+            Self::BadHead => "bad_head",
+            Self::HeadTimeout => "head_timeout",
+            Self::Overloaded => "overloaded",
+        }
+    }
+}
+
+/// Why a client was refused before its request reached an upstream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turned {
+    /// Its `Host` is not served.
+    Host,
+    /// Its `Origin` is not allowed.
+    Origin,
+    /// No upstream has its path.
+    NoSuchPath,
+    /// The method is never served.
+    Method,
+    /// The request contradicts itself or HTTP.
+    Malformed,
+    /// The head is too large.
+    HeadTooLarge,
+    /// The body is too large.
+    BodyTooLarge,
+    /// The head did not arrive in time.
+    HeadTimeout,
+    /// The body did not arrive in time.
+    BodyTimeout,
+    /// Too many long bodies are being read.
+    TooManyBodies,
+    /// All seats are taken.
+    TooManyConnections,
+    /// The TLS handshake failed.
+    Tls,
+}
+
+impl Word for Turned {
+    const ALL: &'static [Self] = &[
+        Self::Host,
+        Self::Origin,
+        Self::NoSuchPath,
+        Self::Method,
+        Self::Malformed,
+        Self::HeadTooLarge,
+        Self::BodyTooLarge,
+        Self::HeadTimeout,
+        Self::BodyTimeout,
+        Self::TooManyBodies,
+        Self::TooManyConnections,
+        Self::Tls,
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Origin => "origin",
+            Self::NoSuchPath => "no_such_path",
+            Self::Method => "method",
+            Self::Malformed => "malformed",
+            Self::HeadTooLarge => "head_too_large",
+            Self::BodyTooLarge => "body_too_large",
+            Self::HeadTimeout => "head_timeout",
+            Self::BodyTimeout => "body_timeout",
+            Self::TooManyBodies => "too_many_bodies",
+            Self::TooManyConnections => "too_many_connections",
+            Self::Tls => "tls",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A list is whole if the words after each other are different and each is found again by its name.
+    fn check<W: Word + std::fmt::Debug>(count: usize) {
+        assert_eq!(W::ALL.len(), count);
+        for word in W::ALL {
+            let text = word.as_str();
+            assert_eq!(W::named(text), Some(*word));
+            assert!(
+                text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'),
+                "{text}"
+            );
+        }
+        assert_eq!(W::named("no such word"), None);
+    }
+
+    #[test]
+    fn every_word_is_in_its_list_once() {
+        check::<RequestKind>(7);
+        check::<RequestOutcome>(13);
+        check::<SessionEnd>(4);
+        check::<StreamKind>(2);
+        check::<Verdict>(3);
+        check::<Dropped>(4);
+        check::<EvictedBy>(2);
+        check::<Exchanged>(7);
+        check::<Turned>(12);
+        check::<Reason>(10);
+    }
+}
