@@ -59,4 +59,6 @@
 pub mod config;
 pub mod net;
 pub mod pure;
+pub mod routing;
+pub mod store;
 pub mod telemetry;

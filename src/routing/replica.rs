@@ -1,0 +1,280 @@
+//! One replica as the process knows it: where it is, how it is, how much of it is in use.
+//! Law: a seat and a lease give back what they took when they are dropped, on every path.
+//! Absent on purpose: connections. The client keeps its own things in the replica's slot, which is opaque here.
+//! Why exact counters and not pingora-limits: its estimator hashes to bound memory over unbounded keys; replicas are few.
+//! Next: `routing/table.rs`.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::config::resolved::{self, Scheme};
+use crate::net::Authority;
+use crate::pure::session_token::ReplicaKey;
+use crate::routing::health::Condition;
+
+/// One replica of an upstream.
+pub struct Replica {
+    key: ReplicaKey,
+    config: resolved::Replica,
+    host: Box<str>,
+    origin: Box<str>,
+    unhealthy: AtomicBool,
+    sessions: AtomicUsize,
+    in_flight: AtomicUsize,
+    troubles: AtomicU64,
+    slot: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+impl Replica {
+    /// A replica of the upstream with this name; healthy until probes say otherwise.
+    pub fn new(upstream: &str, config: resolved::Replica) -> Self {
+        let authority = &config.authority;
+        let (scheme, default_port) = match config.scheme {
+            Scheme::Http => ("http", 80),
+            Scheme::Https => ("https", 443),
+        };
+        let host = if authority.port == default_port {
+            let whole = authority.to_string();
+            whole
+                .strip_suffix(&format!(":{default_port}"))
+                .unwrap_or(&whole)
+                .into()
+        } else {
+            authority.to_string().into_boxed_str()
+        };
+        Self {
+            key: ReplicaKey::of(upstream, &authority.to_string()),
+            origin: format!("{scheme}://{host}").into(),
+            host,
+            unhealthy: AtomicBool::new(false),
+            sessions: AtomicUsize::new(0),
+            in_flight: AtomicUsize::new(0),
+            troubles: AtomicU64::new(0),
+            slot: OnceLock::new(),
+            config,
+        }
+    }
+
+    /// What tokens carry of it (wire contract, section 2).
+    pub const fn key(&self) -> ReplicaKey {
+        self.key
+    }
+
+    /// Where it is dialled.
+    pub const fn authority(&self) -> &Authority {
+        &self.config.authority
+    }
+
+    /// Plain or TLS.
+    pub const fn scheme(&self) -> Scheme {
+        self.config.scheme
+    }
+
+    /// The path of its MCP endpoint, with a query if any.
+    pub fn path(&self) -> &str {
+        &self.config.path
+    }
+
+    /// Its configuration.
+    pub const fn config(&self) -> &resolved::Replica {
+        &self.config
+    }
+
+    /// The value of `Host` towards it: the port is left out where it is the scheme's own.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The value of `Origin` towards it, where a client sent one (wire contract, section 7).
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// Whether it takes new sessions.
+    pub fn condition(&self) -> Condition {
+        if self.unhealthy.load(Ordering::Relaxed) {
+            Condition::Unhealthy
+        } else {
+            Condition::Healthy
+        }
+    }
+
+    /// Notes what probes found.
+    pub fn set_condition(&self, condition: Condition) {
+        self.unhealthy
+            .store(condition == Condition::Unhealthy, Ordering::Relaxed);
+    }
+
+    /// Sessions that live on it.
+    pub fn sessions(&self) -> usize {
+        self.sessions.load(Ordering::Relaxed)
+    }
+
+    /// Exchanges under way.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Refused connections and failed probes so far. If the number moved since a stream broke, the backend may have
+    /// been restarted meanwhile, and overlap proves nothing (wire contract, section 8).
+    pub fn troubles(&self) -> u64 {
+        self.troubles.load(Ordering::Relaxed)
+    }
+
+    /// Notes a refused connection or a failed probe.
+    pub fn note_trouble(&self) {
+        self.troubles.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes a seat for one session. Take it as soon as the replica is chosen, so that the next choice sees it.
+    pub fn seat(self: &Arc<Self>) -> Seat {
+        self.sessions.fetch_add(1, Ordering::Relaxed);
+        Seat {
+            replica: Arc::clone(self),
+        }
+    }
+
+    /// Takes a lease for one exchange, if fewer than `max` are under way.
+    pub fn lease(self: &Arc<Self>, max: usize) -> Option<Lease> {
+        // Counting first and looking afterwards keeps the bound exact without a loop.
+        let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
+        let lease = Lease {
+            replica: Arc::clone(self),
+        };
+        (before < max).then_some(lease)
+    }
+
+    /// What the client keeps with this replica, made at the first call. `None` if something of another type is kept
+    /// there, which only a second client of another network could do.
+    pub fn slot_or_make<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Option<&T> {
+        self.slot.get_or_init(|| Box::new(make())).downcast_ref()
+    }
+
+    /// What the client keeps with this replica, if it keeps anything yet.
+    pub fn slot<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.slot.get()?.downcast_ref()
+    }
+}
+
+impl std::fmt::Debug for Replica {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Replica")
+            .field("authority", &self.config.authority)
+            .field("condition", &self.condition())
+            .field("sessions", &self.sessions())
+            .field("in_flight", &self.in_flight())
+            .finish_non_exhaustive()
+    }
+}
+
+/// One session's seat on a replica; given back when dropped.
+#[derive(Debug)]
+pub struct Seat {
+    replica: Arc<Replica>,
+}
+
+impl Seat {
+    /// The replica.
+    pub const fn replica(&self) -> &Arc<Replica> {
+        &self.replica
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.replica.sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One exchange's share of a replica; given back when dropped.
+#[derive(Debug)]
+pub struct Lease {
+    replica: Arc<Replica>,
+}
+
+impl Lease {
+    /// The replica.
+    pub const fn replica(&self) -> &Arc<Replica> {
+        &self.replica
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.replica.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replica(host: &str, port: u16, scheme: Scheme) -> Arc<Replica> {
+        let authority = Authority {
+            host: host.into(),
+            port,
+        };
+        Arc::new(Replica::new(
+            "tools",
+            resolved::Replica {
+                authority,
+                scheme,
+                path: "/mcp".into(),
+            },
+        ))
+    }
+
+    #[test]
+    fn host_and_origin_leave_the_usual_port_out() {
+        let check = |host, port, scheme, expected: &str, origin: &str| {
+            let replica = replica(host, port, scheme);
+            assert_eq!((replica.host(), replica.origin()), (expected, origin));
+        };
+        check("a.example", 80, Scheme::Http, "a.example", "http://a.example");
+        check(
+            "a.example",
+            8080,
+            Scheme::Http,
+            "a.example:8080",
+            "http://a.example:8080",
+        );
+        check("a.example", 443, Scheme::Https, "a.example", "https://a.example");
+        check(
+            "a.example",
+            80,
+            Scheme::Https,
+            "a.example:80",
+            "https://a.example:80",
+        );
+        check("::1", 80, Scheme::Http, "[::1]", "http://[::1]");
+        check("::1", 8080, Scheme::Http, "[::1]:8080", "http://[::1]:8080");
+    }
+
+    #[test]
+    fn seats_and_leases_are_given_back() {
+        let replica = replica("a.example", 80, Scheme::Http);
+        let seats = [replica.seat(), replica.seat()];
+        assert_eq!(replica.sessions(), 2);
+        drop(seats);
+        assert_eq!(replica.sessions(), 0);
+
+        let first = replica.lease(2);
+        let second = replica.lease(2);
+        assert!(first.is_some() && second.is_some());
+        assert!(replica.lease(2).is_none());
+        assert_eq!(replica.in_flight(), 2, "a refused lease leaves nothing behind");
+        drop(first);
+        assert!(replica.lease(2).is_some());
+    }
+
+    #[test]
+    fn the_slot_is_made_once_and_knows_its_type() {
+        let replica = replica("a.example", 80, Scheme::Http);
+        assert_eq!(replica.slot::<u32>(), None);
+        assert_eq!(replica.slot_or_make(|| 7_u32), Some(&7));
+        assert_eq!(replica.slot_or_make(|| 8_u32), Some(&7));
+        assert_eq!(replica.slot::<u32>(), Some(&7));
+        assert_eq!(replica.slot::<char>(), None);
+    }
+}
