@@ -62,3 +62,4 @@ pub mod pure;
 pub mod routing;
 pub mod store;
 pub mod telemetry;
+pub mod upstream;

@@ -1,0 +1,369 @@
+//! The client of one upstream: takes a connection from the pool or dials, sends one request, hands back its answer.
+//! Law: [`SendError::NotSent`] is said only if no byte of the request left; nothing is ever sent twice after one did.
+//! Absent on purpose: the choice of a replica, and a second try elsewhere (both are the caller's).
+//! Why a pooled connection is read from before it is used: one that the backend closed must be found before a byte.
+//! Next: `upstream/exchange.rs`.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::time::{Instant, timeout_at};
+
+use crate::config::resolved::{self, Scheme};
+use crate::net::tls::{ClientTls, TlsFault, TlsProblem, client_config};
+use crate::net::transport::Transport;
+use crate::net::{Io, Net};
+use crate::pure::http1::head::{HeadError, ResponseHead};
+use crate::routing::Replica;
+use crate::upstream::body::{Body, Held};
+use crate::upstream::event_body::EventBody;
+use crate::upstream::exchange::{Answered, Exchange};
+use crate::upstream::pool::Pool;
+
+/// A request to send.
+#[derive(Clone, Debug)]
+pub struct Outgoing<'a> {
+    /// The method.
+    pub method: Method,
+    /// Path and query.
+    pub target: &'a str,
+    /// Fields; those of the connection, `host` and the lengths are written by the client whatever stands here.
+    pub headers: &'a HeaderMap,
+    /// The body, whole.
+    pub body: Bytes,
+}
+
+/// An answer whose head has come.
+pub struct Incoming<I> {
+    /// The head.
+    pub head: ResponseHead,
+    /// The body.
+    pub body: Body<I>,
+}
+
+impl<I: Io> Incoming<I> {
+    /// The body as events of at most `event_bytes_max` bytes each.
+    pub fn into_events(self, event_bytes_max: usize) -> (ResponseHead, EventBody<I>) {
+        (self.head, EventBody::new(self.body, event_bytes_max))
+    }
+}
+
+/// Until when the head of an answer may come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deadline {
+    /// As long as it takes; the connection is still bounded by `connect_timeout`.
+    Never,
+    /// Until this moment.
+    At(Instant),
+}
+
+impl Deadline {
+    /// So long from now.
+    pub fn after(wait: Duration) -> Self {
+        // A wait past the end of the clock is no limit.
+        Instant::now().checked_add(wait).map_or(Self::Never, Self::At)
+    }
+
+    fn or_sooner(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Never, sooner) | (sooner, Self::Never) => sooner,
+            (Self::At(one), Self::At(another)) => Self::At(one.min(another)),
+        }
+    }
+
+    async fn bound<T>(self, work: impl Future<Output = T>) -> Result<T, Late> {
+        match self {
+            Self::Never => Ok(work.await),
+            Self::At(moment) => timeout_at(moment, work).await.map_err(|_| Late),
+        }
+    }
+}
+
+/// A deadline has passed.
+struct Late;
+
+/// Why there is no answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SendError {
+    /// No byte of the request was written: it was not executed, and may be sent again, here or elsewhere.
+    NotSent(Cause),
+    /// A byte may have been written: whether it was executed is not known, and it must not be sent again.
+    Unknown(Cause),
+}
+
+impl SendError {
+    /// What happened.
+    pub const fn cause(&self) -> &Cause {
+        match self {
+            Self::NotSent(cause) | Self::Unknown(cause) => cause,
+        }
+    }
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSent(cause) => write!(f, "not sent: {cause}"),
+            Self::Unknown(cause) => write!(f, "sent, outcome unknown: {cause}"),
+        }
+    }
+}
+
+impl std::error::Error for SendError {}
+
+/// What happened to an exchange.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// The connection was refused.
+    Refused,
+    /// The replica could not be reached otherwise: no such name, no route.
+    Unreachable(io::ErrorKind),
+    /// No connection came about within `connect_timeout` or the deadline.
+    ConnectTimeout,
+    /// The handshake failed.
+    Tls(TlsFault),
+    /// The connection broke.
+    Broken(io::ErrorKind),
+    /// The backend closed the connection before it answered.
+    EarlyEof,
+    /// The head of the answer is malformed or too large.
+    BadHead(HeadError),
+    /// No head came before the deadline.
+    HeadTimeout,
+    /// As many exchanges as allowed are under way with this replica.
+    Overloaded {
+        /// How many that is.
+        in_flight_max: usize,
+    },
+}
+
+impl Cause {
+    /// The word for it in logs and metrics.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Unreachable(_) => "unreachable",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::Tls(_) => "tls",
+            Self::Broken(_) => "broken",
+            Self::EarlyEof => "early_eof",
+            Self::BadHead(_) => "bad_head",
+            Self::HeadTimeout => "head_timeout",
+            Self::Overloaded { .. } => "overloaded",
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused => f.write_str("the connection was refused"),
+            Self::Unreachable(kind) => write!(f, "the replica can't be reached: {kind}"),
+            Self::ConnectTimeout => f.write_str("no connection came about in time"),
+            Self::Tls(fault) => fault.fmt(f),
+            Self::Broken(kind) => write!(f, "the connection broke: {kind}"),
+            Self::EarlyEof => f.write_str("the backend closed the connection before it answered"),
+            Self::BadHead(error) => error.fmt(f),
+            Self::HeadTimeout => f.write_str("no answer came in time"),
+            Self::Overloaded { in_flight_max } => {
+                write!(f, "{in_flight_max} exchanges are under way with this replica")
+            }
+        }
+    }
+}
+
+/// The client of one upstream's replicas.
+pub struct Client<N> {
+    net: Arc<N>,
+    exchange: resolved::Exchange,
+    tls: Option<ClientTls>,
+}
+
+impl<N: Net> Client<N> {
+    /// A client with these bounds and times. `tls` is needed if any replica is `https`.
+    pub const fn new(net: Arc<N>, exchange: resolved::Exchange, tls: Option<ClientTls>) -> Self {
+        Self { net, exchange, tls }
+    }
+
+    /// The client that an upstream's configuration asks for; TLS files are read only if a replica is `https`.
+    ///
+    /// # Errors
+    /// [`TlsProblem`] names the file and what is wrong with it.
+    pub fn for_upstream(net: Arc<N>, upstream: &resolved::Upstream) -> Result<Self, TlsProblem> {
+        let wants_tls = upstream
+            .replicas
+            .iter()
+            .any(|replica| replica.scheme == Scheme::Https);
+        let tls = if wants_tls {
+            Some(client_config(&upstream.tls)?)
+        } else {
+            None
+        };
+        Ok(Self::new(net, upstream.exchange.clone(), tls))
+    }
+
+    /// Sends a request and waits for the head of its answer. Dropping the future closes the connection.
+    ///
+    /// A POST goes only on a connection that was idle for no longer than `post_idle_max`. A pooled connection that is
+    /// found dead before a byte was written is replaced without a word (wire contract, section 7).
+    ///
+    /// # Errors
+    /// [`SendError`] says whether a byte may have been written, and what happened.
+    pub async fn send(
+        &self,
+        to: &Arc<Replica>,
+        request: Outgoing<'_>,
+        deadline: Deadline,
+    ) -> Result<Incoming<N::Io>, SendError> {
+        let mut held = self.admit(to, &request.method).map_err(SendError::NotSent)?;
+        let idle_max = if request.method == Method::GET || request.method == Method::HEAD {
+            self.exchange.idle_timeout
+        } else {
+            self.exchange.post_idle_max
+        };
+        while let Some(io) = self.pooled(to, idle_max).await {
+            match exchange(io, held, &request, deadline).await {
+                Ok(incoming) => return Ok(incoming),
+                Err((SendError::NotSent(Cause::Broken(_)), again)) => held = again,
+                Err((error, _)) => return Err(error),
+            }
+        }
+        // Boxed: dialling is rare, and its future large.
+        let io = Box::pin(self.dial(to, deadline))
+            .await
+            .map_err(SendError::NotSent)?;
+        exchange(io, held, &request, deadline)
+            .await
+            .map_err(|(error, _)| error)
+    }
+
+    /// The same on a connection of its own, which no pool ever saw: what a probe asks is also whether the replica
+    /// still accepts connections.
+    ///
+    /// # Errors
+    /// As [`Client::send`].
+    pub async fn send_afresh(
+        &self,
+        to: &Arc<Replica>,
+        request: Outgoing<'_>,
+        deadline: Deadline,
+    ) -> Result<Incoming<N::Io>, SendError> {
+        let held = Held::Free(Arc::clone(to));
+        let io = Box::pin(self.dial(to, deadline))
+            .await
+            .map_err(SendError::NotSent)?;
+        exchange(io, held, &request, deadline)
+            .await
+            .map_err(|(error, _)| error)
+    }
+
+    /// Connects, shakes hands where the replica is `https`, and notes a failure as the replica's trouble.
+    ///
+    /// # Errors
+    /// [`Cause`]; nothing of a request was sent.
+    pub async fn dial(&self, to: &Replica, deadline: Deadline) -> Result<Transport<N::Io>, Cause> {
+        let until = deadline.or_sooner(Deadline::after(self.exchange.connect_timeout));
+        let outcome = match until.bound(self.connect(to)).await {
+            Ok(outcome) => outcome,
+            Err(Late) => Err(Cause::ConnectTimeout),
+        };
+        outcome.inspect_err(|_| to.note_trouble())
+    }
+
+    /// Closes connections to this replica that were idle for too long. Answers how many stay.
+    pub fn sweep(&self, replica: &Replica) -> usize {
+        replica
+            .slot::<Pool<Transport<N::Io>>>()
+            .map_or(0, |pool| pool.sweep(Instant::now()))
+    }
+
+    /// A GET is not counted: it is a session's standing stream, which the bounds on sessions bound, and would be
+    /// mistaken for work under way.
+    fn admit(&self, to: &Arc<Replica>, method: &Method) -> Result<Held, Cause> {
+        if method == Method::GET {
+            return Ok(Held::Free(Arc::clone(to)));
+        }
+        let in_flight_max = self.exchange.in_flight_max;
+        to.lease(in_flight_max)
+            .map(Held::Lease)
+            .ok_or(Cause::Overloaded { in_flight_max })
+    }
+
+    async fn pooled(&self, to: &Replica, idle_max: Duration) -> Option<Transport<N::Io>> {
+        let settings = &self.exchange;
+        let pool = to.slot_or_make(|| Pool::new(settings.idle_connections_max, settings.idle_timeout))?;
+        loop {
+            let mut io: Transport<N::Io> = pool.take(Instant::now(), idle_max)?;
+            match glance(&mut io).await {
+                Glance::Quiet => return Some(io),
+                Glance::Dead => {}
+            }
+        }
+    }
+
+    async fn connect(&self, to: &Replica) -> Result<Transport<N::Io>, Cause> {
+        let authority = to.authority();
+        let io = self
+            .net
+            .dial(authority)
+            .await
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::ConnectionRefused => Cause::Refused,
+                kind => Cause::Unreachable(kind),
+            })?;
+        match (to.scheme(), &self.tls) {
+            (Scheme::Http, Some(_) | None) => Ok(Transport::Plain(io)),
+            (Scheme::Https, Some(tls)) => tls.connect(io, &authority.host).await.map_err(Cause::Tls),
+            (Scheme::Https, None) => Err(Cause::Tls(TlsFault::Protocol(
+                "this client was made without TLS".into(),
+            ))),
+        }
+    }
+}
+
+/// What an idle connection looks like before it is used.
+enum Glance {
+    Quiet,
+    /// Closed, broken, or it said something unasked.
+    Dead,
+}
+
+async fn glance<I: Io>(io: &mut Transport<I>) -> Glance {
+    poll_fn(|cx| {
+        let mut byte = [0; 1];
+        Poll::Ready(
+            match Pin::new(&mut *io).poll_read(cx, &mut ReadBuf::new(&mut byte)) {
+                Poll::Pending => Glance::Quiet,
+                Poll::Ready(_) => Glance::Dead,
+            },
+        )
+    })
+    .await
+}
+
+/// One exchange on one connection. A failure gives back what was held of the replica, for the next connection.
+async fn exchange<I: Io>(
+    io: Transport<I>,
+    held: Held,
+    request: &Outgoing<'_>,
+    deadline: Deadline,
+) -> Result<Incoming<I>, (SendError, Held)> {
+    let mut exchange = Exchange::new(io, request, held.replica().host());
+    match deadline.bound(poll_fn(|cx| exchange.poll(cx))).await {
+        Ok(Ok(Answered { head, ahead })) => {
+            let io = exchange.into_io();
+            let body = Body::new(io, &head, ahead, held);
+            Ok(Incoming { head, body })
+        }
+        Ok(Err(cause)) => Err((exchange.verdict(cause), held)),
+        Err(Late) => Err((exchange.verdict(Cause::HeadTimeout), held)),
+    }
+}
