@@ -59,6 +59,7 @@
 pub mod config;
 pub mod net;
 pub mod pure;
+pub mod relay;
 pub mod routing;
 pub mod store;
 pub mod telemetry;

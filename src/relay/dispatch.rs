@@ -1,0 +1,184 @@
+//! From a request on a configured path to the one who answers it: a session's GET, POST or DELETE, or any replica.
+//! Law: a token is looked up before it is opened; a session that ended is never taken up again. What is not a session's,
+//! and what belongs to a revision without sessions, passes through untouched and streaming.
+//! Next: `initialize.rs`, `post.rs`, `get.rs`, `delete.rs`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, Method};
+use tracing::info;
+
+use crate::config::resolved::Sessions;
+use crate::pure::epoch::Reason;
+use crate::pure::revision::{Era, Revision};
+use crate::pure::session::{Expiry, Origin, Phase};
+use crate::pure::session_token;
+use crate::relay::Relay;
+use crate::relay::answer::{Answer, Call, NotExecuted, Refused, Serve};
+use crate::relay::counted::{Counted, request_kind};
+use crate::relay::kept::Kept;
+use crate::relay::passing::{self, Passing};
+use crate::relay::pool::{Pool, Request, Unanswered};
+use crate::relay::said::Said;
+use crate::relay::session::{Fresh, Session};
+use crate::relay::world::World;
+use crate::relay::{delete, get, headers, initialize, post};
+use crate::upstream::Deadline;
+
+/// The relay as the client side sees it.
+pub struct Door<W: World>(pub Arc<Relay<W>>);
+
+impl<W: World> Serve for Door<W> {
+    type Body = Passing<W>;
+
+    async fn serve(&self, upstream: usize, call: Call) -> Answer<Passing<W>> {
+        let instruments = &self.0.pools[upstream].instruments;
+        let said = Said::of(&call);
+        let kind = request_kind(&call, &said);
+        let counted = Counted::new(instruments.requests(kind));
+        let asked = self.0.now();
+        let answer = self.0.answer(upstream, call, said).await;
+        counted.answered(&answer);
+        instruments
+            .first_byte
+            .took(Duration::from_millis(self.0.now().0.saturating_sub(asked.0)));
+        answer
+    }
+}
+
+impl<W: World> Relay<W> {
+    async fn answer(self: &Arc<Self>, upstream: usize, call: Call, said: Said) -> Answer<Passing<W>> {
+        let pool = Arc::clone(&self.pools[upstream]);
+        if is_stateless_era(&call.headers) {
+            return self.pass(&pool, call, said).await;
+        }
+        match call.method {
+            Method::POST | Method::GET | Method::DELETE => {}
+            _ => return self.pass(&pool, call, said).await,
+        }
+        if let Said::Initialize { id } = said {
+            // A stale session id on `initialize` is dropped, not refused.
+            return initialize::initialize(self, &pool, call, id).await;
+        }
+        match self.session_of(&pool, &call.headers) {
+            Carried::Nothing => self.pass(&pool, call, said).await,
+            Carried::Gone => Answer::Refused(Refused::SessionGone),
+            Carried::Live(session) => {
+                let busy = session.busy(self);
+                match call.method {
+                    Method::POST => {
+                        let (relay, bound) = (Arc::clone(self), pool.config.stream.detached_max);
+                        Kept::new(bound, async move {
+                            let _busy = busy;
+                            post::post(&relay, &session, call, said).await
+                        })
+                        .await
+                    }
+                    Method::GET => get::get(self, &session, call).await,
+                    _ => {
+                        let relay = Arc::clone(self);
+                        let ending = async move { delete::delete(&relay, &session, call).await };
+                        Kept::new(delete::DELETE_MAX, ending).await
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is not a session's passes through untouched and streaming, to any replica.
+    async fn pass(&self, pool: &Pool<W>, call: Call, said: Said) -> Answer<Passing<W>> {
+        let ids = said.into_ids();
+        let from = call.peer;
+        match pool
+            .send_any(from, None, Request::of(call), Deadline::Never)
+            .await
+        {
+            Ok((_, incoming)) => passing::untouched(incoming),
+            Err(Unanswered::NoReplica) if !ids.is_empty() => Answer::Refused(Refused::NotExecuted {
+                ids,
+                why: NotExecuted::Unavailable,
+            }),
+            Err(Unanswered::NotSent(why)) if !ids.is_empty() => {
+                Answer::Refused(Refused::NotExecuted { ids, why })
+            }
+            Err(Unanswered::Lost(_) | Unanswered::TimedOut) if !ids.is_empty() => {
+                let reason = Reason::BackendLost;
+                Answer::Refused(Refused::OutcomeUnknown { ids, reason })
+            }
+            Err(Unanswered::TimedOut) => Answer::Refused(Refused::BackendTimeout),
+            Err(Unanswered::NoReplica | Unanswered::NotSent(_) | Unanswered::Lost(_)) => {
+                Answer::Refused(Refused::BackendUnreachable)
+            }
+        }
+    }
+
+    fn session_of(self: &Arc<Self>, pool: &Arc<Pool<W>>, fields: &HeaderMap) -> Carried<W> {
+        let Some(token) = fields.get(headers::SESSION_ID) else {
+            return Carried::Nothing;
+        };
+        if let Some(session) = self.registry.find(token) {
+            let serves = session.phase() == Phase::Live && session.pool.index == pool.index;
+            return if serves {
+                Carried::Live(session)
+            } else {
+                Carried::Gone
+            };
+        }
+        let Ok(facts) = session_token::open(&self.keys, &pool.config.name, token.as_bytes()) else {
+            return Carried::Gone;
+        };
+        if self.registry.has_ended(&facts.uid) {
+            return Carried::Gone;
+        }
+        let replica = match (pool.config.sessions, &facts.backend_id) {
+            (Sessions::Replica, Some(_)) => pool.table.get(facts.replica),
+            // The session lives nowhere in particular: any replica is its replica.
+            (Sessions::Replica, None) | (Sessions::Shared | Sessions::None, _) => pool
+                .table
+                .get(facts.replica)
+                .or_else(|| pool.table.replicas().first().cloned()),
+        };
+        let Some(replica) = replica else {
+            info!(upstream = %pool.config.name, "a session's replica is not configured any more");
+            return Carried::Gone;
+        };
+        // Copied: the field pins the buffer that the request was read into.
+        let Ok(token) = HeaderValue::from_bytes(token.as_bytes()) else {
+            return Carried::Gone;
+        };
+        let fresh = Fresh {
+            facts,
+            token,
+            seat: replica.seat(),
+            early: Vec::new(),
+        };
+        let session = Session::new(self, pool, fresh, Origin::Revived);
+        match session.expiry(self, self.now()) {
+            Expiry::Now(_) => Carried::Gone,
+            Expiry::NotBefore(_) => {
+                info!(upstream = %pool.config.name, replica = %session.replica().authority(), session = %session.label(), "session was taken up from its token");
+                Carried::Live(self.registry.add(session))
+            }
+        }
+    }
+}
+
+/// What a request carries in `Mcp-Session-Id`.
+enum Carried<W: World> {
+    /// Nothing.
+    Nothing,
+    /// A live session of this upstream.
+    Live(Arc<Session<W>>),
+    /// Something that opens nothing here, or has ended.
+    Gone,
+}
+
+/// Whether a request is of a revision without sessions: it passes through (wire contract, section 11).
+fn is_stateless_era(fields: &HeaderMap) -> bool {
+    fields
+        .get(headers::PROTOCOL_VERSION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(Revision::parse)
+        .is_some_and(|revision| revision.era() == Era::Stateless)
+}

@@ -1,0 +1,232 @@
+//! What a backend's events become: frames in the log, in order, each once.
+//! Law: an event that was read is never dropped for want of room: it waits in the spill, and nothing more is read.
+//! The spill is bounded by what one read can hold. Data passes byte for byte.
+//! What is left out is left out by name (`Dropped`) and counted.
+//! Next: `pure/stream/life.rs`, which decides; `stream_task.rs`, which drives.
+
+use std::collections::VecDeque;
+
+use crate::pure::epoch::Seq;
+use crate::pure::event_id::IdPrefix;
+use crate::pure::log::{EndMark, Entry, Full, Millis, Span, TakenBy};
+use crate::pure::rpc::classify_event;
+use crate::pure::sse::{Block, Text};
+use crate::pure::stream::{Agent, Dropped, Life, Take};
+use crate::store::StreamLog;
+use crate::telemetry::instruments::UpstreamInstruments;
+use crate::telemetry::words;
+
+/// One batch on its way into the log.
+pub(crate) struct Intake<'a, L> {
+    pub(crate) log: &'a mut L,
+    pub(crate) life: &'a mut Life,
+    pub(crate) prefix: &'a [u8],
+    pub(crate) spill: &'a mut Spill,
+    pub(crate) counts: &'a mut Counts,
+    pub(crate) agent: Agent,
+    pub(crate) now: Millis,
+}
+
+impl<L: StreamLog> Intake<'_, L> {
+    /// Takes one block of the backend's stream.
+    pub(crate) fn take(&mut self, block: Block<'_>) {
+        let text = match block.text() {
+            // An id or a `retry` without data is a cursor of the backend's, no event.
+            Some(text) if !text.as_bytes().is_empty() => text,
+            Some(_) | None => return self.counts.drop(Dropped::Empty),
+        };
+        match self
+            .life
+            .take(&classify_event(text.as_bytes()), block.event, self.agent)
+        {
+            Take::Append => self.append(EndMark::Open, block.event, text),
+            Take::AppendLast => self.append(EndMark::Last, block.event, text),
+            Take::Drop(why) => self.counts.drop(why),
+        }
+    }
+
+    fn append(&mut self, end: EndMark, event: &[u8], data: Text<'_>) {
+        let entry = Entry {
+            prefix: self.prefix,
+            end,
+            event,
+            data,
+        };
+        if !self.spill.is_empty() {
+            return self.spill.keep(end, event, data.as_bytes());
+        }
+        match self.log.push(entry, self.now) {
+            Ok(seq) => self.counts.pushed(seq),
+            Err(Full) => self.spill.keep(end, event, data.as_bytes()),
+        }
+    }
+}
+
+/// Events that were read and found no room in the log yet, oldest first.
+#[derive(Default)]
+pub(crate) struct Spill {
+    waiting: VecDeque<Spilled>,
+}
+
+struct Spilled {
+    end: EndMark,
+    event: Box<[u8]>,
+    data: Box<[u8]>,
+}
+
+impl Spill {
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Keeps an event for later.
+    pub(crate) fn keep(&mut self, end: EndMark, event: &[u8], data: &[u8]) {
+        self.waiting.push_back(Spilled {
+            end,
+            event: event.into(),
+            data: data.into(),
+        });
+    }
+
+    /// Moves what waits into the log as far as there is room. Answers whether nothing waits any more.
+    pub(crate) fn pour<L: StreamLog>(
+        &mut self,
+        log: &mut L,
+        prefix: &IdPrefix,
+        counts: &mut Counts,
+        now: Millis,
+    ) -> Poured {
+        while let Some(next) = self.waiting.front() {
+            let entry = Entry {
+                prefix: prefix.as_bytes(),
+                end: next.end,
+                event: &next.event,
+                data: Text::of(&next.data),
+            };
+            match log.push(entry, now) {
+                Ok(seq) => counts.pushed(seq),
+                Err(Full) => return Poured::Some,
+            }
+            self.waiting.pop_front();
+        }
+        if self.waiting.capacity() > 0 {
+            self.waiting = VecDeque::new();
+        }
+        Poured::All
+    }
+}
+
+/// How far the spill was emptied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Poured {
+    /// Nothing waits.
+    All,
+    /// The log is full; something waits.
+    Some,
+}
+
+/// What one wake of the task did, told to the instruments once.
+pub(crate) struct Counts {
+    appended: u64,
+    sent: u64,
+    evicted: u64,
+    evicted_by: TakenBy,
+    first_held: Seq,
+    any_dropped: bool,
+    dropped: [u64; Dropped::ALL.len()],
+    pushed: Seq,
+}
+
+impl Counts {
+    /// Nothing happened yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            appended: 0,
+            sent: 0,
+            evicted: 0,
+            evicted_by: TakenBy::Nothing,
+            first_held: Seq::new(1),
+            any_dropped: false,
+            dropped: [0; Dropped::ALL.len()],
+            pushed: Seq::START,
+        }
+    }
+
+    /// An event went into the log.
+    pub(crate) fn pushed(&mut self, seq: Seq) {
+        self.appended += 1;
+        self.pushed = seq;
+    }
+
+    /// An event was left out.
+    pub(crate) fn drop(&mut self, why: Dropped) {
+        self.dropped[why as usize] += 1;
+        self.any_dropped = true;
+    }
+
+    /// The newest event that went into the log.
+    pub(crate) const fn last_pushed(&self) -> Seq {
+        self.pushed
+    }
+
+    /// The log begins again.
+    pub(crate) fn begin_epoch(&mut self) {
+        self.pushed = Seq::START;
+        self.first_held = Seq::new(1);
+    }
+
+    /// What the log holds now: what left it since the last call is counted.
+    pub(crate) fn evicted(&mut self, span: Span) {
+        let gone = span.first.since(self.first_held);
+        if gone > 0 {
+            self.evicted += gone;
+            self.evicted_by = span.taken_by;
+            self.first_held = span.first;
+        }
+    }
+
+    /// So many events were written whole.
+    pub(crate) fn sent(&mut self, events: u64) {
+        self.sent += events;
+    }
+
+    /// Tells the instruments what happened since the last call.
+    pub(crate) fn report(&mut self, instruments: &UpstreamInstruments) {
+        if self.appended > 0 {
+            instruments
+                .events_appended
+                .add(std::mem::take(&mut self.appended));
+        }
+        if self.sent > 0 {
+            instruments.events_sent.add(std::mem::take(&mut self.sent));
+        }
+        if self.evicted > 0 {
+            let by = match self.evicted_by {
+                TakenBy::Nothing | TakenBy::Window => words::EvictedBy::Window,
+                TakenBy::Budget => words::EvictedBy::Budget,
+            };
+            instruments
+                .events_evicted
+                .add(by, std::mem::take(&mut self.evicted));
+        }
+        if self.any_dropped {
+            self.any_dropped = false;
+            for why in Dropped::ALL {
+                let count = std::mem::take(&mut self.dropped[why as usize]);
+                if count > 0 {
+                    instruments.events_dropped.add(word(why), count);
+                }
+            }
+        }
+    }
+}
+
+fn word(why: Dropped) -> words::Dropped {
+    match why {
+        Dropped::Empty => words::Dropped::EmptyData,
+        Dropped::UnknownType => words::Dropped::UnknownType,
+        Dropped::LateResponse | Dropped::StrayResponse => words::Dropped::LateResponse,
+        Dropped::AfterEnd => words::Dropped::AfterEnd,
+    }
+}

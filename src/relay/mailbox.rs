@@ -1,0 +1,258 @@
+//! How others speak to the task that owns a stream: a small queue and a wake-up.
+//! Law: nobody but the task touches a stream's state; a command is posted, never waited for.
+//! A look costs the task one atomic read when there is no post. No guard crosses an await.
+//! Absent on purpose: a channel. One of tokio's pins over a kilobyte for each stream, idle ones too.
+//! Next: `stream_task.rs`, which obeys; `sweep_task.rs`, which reminds.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Waker};
+
+use crate::pure::epoch::{Reason, Seq};
+use crate::pure::event_id::StreamName;
+use crate::relay::answer::Opening;
+use crate::relay::exchange::WholeAnswer;
+use crate::relay::sink::{ClientSink, Receipt};
+use crate::relay::turn::Waiting;
+
+/// What a client that (re)connects presents, already known to belong to this stream or to nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asked {
+    /// No cursor (standalone GET only).
+    Nothing,
+    /// A position in this stream's present epoch.
+    At(Seq),
+    /// A cursor that can't be honoured, for this reason (standalone GET only).
+    Unusable(Reason),
+}
+
+/// What the stream answers to a client that asks.
+pub(crate) enum Reply {
+    /// Here is the head; bring the sink to the ticket.
+    Open(Opening),
+    /// Nothing follows that cursor: the stream's end was had.
+    Ended,
+    /// The cursor can't be honoured, for this reason, and its requests have their outcome: an error.
+    Unmet(Reason),
+    /// The cursor proves nothing, and somebody holds the stream: a connection of its own, for this reason.
+    Private(Reason),
+    /// The backend offers no standalone stream.
+    NotOffered,
+    /// The backend does not know the session.
+    SessionGone,
+    /// The backend does not accept the client's credential: its answer.
+    Denied(WholeAnswer),
+    /// The stream is no more; look again.
+    Closed,
+}
+
+/// Why a session's streams are ended from outside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EndCause {
+    /// The client deleted the session, or it expired.
+    SessionOver,
+    /// The backend does not know the session any more.
+    SessionLost,
+    /// This proxy goes away and the log with it.
+    OwnerLost,
+}
+
+/// A command to a stream's task.
+pub(crate) enum Command {
+    /// A client (re)connects; the answer says what it will get.
+    Ask {
+        /// What it presents.
+        asked: Asked,
+        /// Who asks, and where the answer goes.
+        waiting: Waiting,
+    },
+    /// The client that asked brings its connection.
+    Attach {
+        /// Which ask it belongs to.
+        ask: u32,
+        /// The connection.
+        sink: Box<dyn ClientSink>,
+    },
+    /// The client that asked went away before it brought its connection.
+    Abandon {
+        /// Which ask it belongs to.
+        ask: u32,
+    },
+    /// The client cancelled the request that this stream answers.
+    Cancelled,
+    /// End now.
+    End(EndCause),
+    /// End the client's connection with this `retry`, in milliseconds; the proxy drains.
+    Drain {
+        /// What the client is told to wait.
+        retry_ms: u64,
+    },
+    /// Free the data if no client is attached; memory is short.
+    Shed,
+    /// The client proved that it had the whole answer: nobody will ask for it again.
+    Had,
+}
+
+/// Tells a stream that its client had all of it.
+pub(crate) struct Had(pub(crate) Arc<Mailbox>);
+
+impl Receipt for Had {
+    fn had_all(self: Box<Self>) {
+        self.0.post(Command::Had);
+    }
+}
+
+impl fmt::Debug for Had {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Had({})", self.0.name)
+    }
+}
+
+/// The queue, shared by a stream's task and everyone who speaks to it.
+pub(crate) struct Mailbox {
+    /// Which stream it is.
+    pub(crate) name: StreamName,
+    posted: AtomicBool,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    commands: Vec<Command>,
+    waker: Option<Waker>,
+    state: State,
+}
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    #[default]
+    Open,
+    Closed,
+}
+
+impl Mailbox {
+    /// An empty one for this stream.
+    pub(crate) fn new(name: StreamName) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            posted: AtomicBool::new(false),
+            inner: Mutex::default(),
+        })
+    }
+
+    /// Posts a command. A closed mailbox drops it: an `Ask` is then answered by its dropped sender.
+    pub(crate) fn post(&self, command: Command) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if inner.state == State::Closed {
+            drop(inner);
+            drop(command);
+            return;
+        }
+        inner.commands.push(command);
+        self.posted.store(true, Ordering::Release);
+        let waker = inner.waker.clone();
+        drop(inner);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Wakes the task without a command: time passed.
+    pub(crate) fn nudge(&self) {
+        let waker = self
+            .inner
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .waker
+            .clone();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// The task's side: registers its waker. Call: on the first poll; a spawned task's waker does not change.
+    pub(crate) fn register(&self, cx: &Context<'_>) {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).waker = Some(cx.waker().clone());
+    }
+
+    /// The task's side: what was posted since the last look, oldest first.
+    pub(crate) fn take(&self) -> Vec<Command> {
+        if !self.posted.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        self.posted.store(false, Ordering::Release);
+        std::mem::take(&mut inner.commands)
+    }
+
+    /// The task's side: nothing is taken any more; what is still here is dropped.
+    pub(crate) fn close(&self) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.state = State::Closed;
+        inner.waker = None;
+        let left = std::mem::take(&mut inner.commands);
+        drop(inner);
+        drop(left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pure::stream::Agent;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+    use tokio::sync::oneshot;
+
+    struct Count(AtomicUsize);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_post_wakes_the_task_and_is_taken_once() {
+        let count = Arc::new(Count(AtomicUsize::new(0)));
+        let waker = Waker::from(count.clone());
+        let mailbox = Mailbox::new(StreamName::Get);
+        mailbox.post(Command::Cancelled);
+        mailbox.register(&Context::from_waker(&waker));
+        assert!(matches!(mailbox.take().as_slice(), [Command::Cancelled]));
+        assert!(mailbox.take().is_empty());
+        mailbox.post(Command::Shed);
+        mailbox.post(Command::Cancelled);
+        assert_eq!(count.0.load(Ordering::SeqCst), 2);
+        assert!(matches!(
+            mailbox.take().as_slice(),
+            [Command::Shed, Command::Cancelled]
+        ));
+    }
+
+    #[test]
+    fn a_closed_mailbox_answers_an_ask_by_dropping_it() {
+        let mailbox = Mailbox::new(StreamName::Get);
+        let (reply, mut before) = oneshot::channel();
+        let waiting = Waiting {
+            agent: Agent::Other,
+            reply,
+        };
+        mailbox.post(Command::Ask {
+            asked: Asked::Nothing,
+            waiting,
+        });
+        mailbox.close();
+        assert!(before.try_recv().is_err());
+        let (reply, mut after) = oneshot::channel();
+        let waiting = Waiting {
+            agent: Agent::Other,
+            reply,
+        };
+        mailbox.post(Command::Ask {
+            asked: Asked::At(Seq::START),
+            waiting,
+        });
+        assert!(after.try_recv().is_err());
+    }
+}

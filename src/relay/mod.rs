@@ -1,0 +1,217 @@
+//! The relay: sessions, their streams, and every request between a client and its backend.
+//! Law: one task owns a stream; a session is a record behind a leaf lock; nothing else is shared.
+//! What it takes from outside is one parameter, `World`; what it gives is `answer::Serve`.
+//! Reading order: `answer.rs`, `dispatch.rs`, `post.rs`, `stream_task.rs`, `get.rs`, `ask.rs`, `turn.rs`, `outcome.rs`.
+//! Next: `answer.rs`.
+
+use std::sync::Arc;
+
+use http::Method;
+use tracing::{debug, info};
+
+use crate::config::resolved::Config;
+use crate::net::tls::TlsProblem;
+use crate::pure::event_id::Uid;
+use crate::pure::keys::KeyRing;
+use crate::pure::log::Millis;
+use crate::pure::session::{Ended, Origin};
+use crate::relay::canned_task::Bell;
+use crate::relay::idle::Idle;
+use crate::relay::mailbox::EndCause;
+use crate::relay::pool::{Pool, Request};
+use crate::relay::registry::Registry;
+use crate::relay::running::{LAST_WORDS_MAX, Running};
+use crate::relay::session::{Fresh, Session};
+use crate::relay::sweep_task::Sweep;
+use crate::relay::world::World;
+use crate::store::{Pressure, Store};
+use crate::telemetry::instruments::Instruments;
+use crate::telemetry::words;
+use crate::upstream::Deadline;
+
+pub mod answer;
+mod ask;
+mod birth;
+mod canned_task;
+mod chronicle;
+mod counted;
+mod delete;
+mod dispatch;
+mod exchange;
+mod get;
+mod headers;
+mod idle;
+mod initialize;
+mod intake;
+mod kept;
+mod mailbox;
+mod outcome;
+pub mod passing;
+mod patience;
+pub mod pool;
+mod post;
+mod reader;
+mod registry;
+mod running;
+mod said;
+mod session;
+pub mod sink;
+mod source;
+mod standalone;
+mod stream_task;
+mod sweep_task;
+mod turn;
+pub mod world;
+
+pub use dispatch::Door;
+
+/// The relay of one process.
+pub struct Relay<W: World> {
+    world: Arc<W>,
+    keys: KeyRing,
+    instance: u32,
+    pools: Vec<Arc<Pool<W>>>,
+    registry: Registry<W>,
+    sweep: Arc<Sweep>,
+    running: Running,
+    idle: Idle,
+    bell: Bell,
+}
+
+impl<W: World> Relay<W> {
+    /// A relay of these upstreams, with these keys. `instruments` are in the order of the configuration.
+    ///
+    /// # Errors
+    /// A TLS file that can't be used.
+    pub fn new(
+        world: Arc<W>,
+        keys: KeyRing,
+        config: &Config,
+        instruments: &Instruments,
+    ) -> Result<Arc<Self>, TlsProblem> {
+        let mut pools = Vec::with_capacity(config.upstreams.len());
+        for (index, upstream) in config.upstreams.iter().enumerate() {
+            let instruments = Arc::clone(&instruments.upstreams[index]);
+            pools.push(Arc::new(Pool::new(
+                index,
+                Arc::clone(upstream),
+                Arc::clone(&world),
+                instruments,
+            )?));
+        }
+        let mut instance = [0; 4];
+        world.fill_random(&mut instance);
+        Ok(Arc::new(Self {
+            keys,
+            instance: u32::from_ne_bytes(instance),
+            registry: Registry::new(pools.len()),
+            sweep: Arc::new(Sweep::new(world.now())),
+            running: Running::default(),
+            idle: Idle::default(),
+            bell: Bell::default(),
+            pools,
+            world,
+        }))
+    }
+
+    /// Turns the wheel that reminds streams and sessions, and frees memory when it is short; for ever. Call: in a task
+    /// of its own.
+    pub async fn keep_time(self: Arc<Self>, instruments: Arc<Instruments>) {
+        sweep_task::run(|| {
+            self.sweep.turn(self.now());
+            instruments
+                .log_bytes
+                .set(i64::try_from(self.world.store().held()).unwrap_or(i64::MAX));
+            match self.world.store().pressure() {
+                Pressure::Within { .. } => {}
+                Pressure::Over { .. } => self.idle.shed(),
+            }
+        })
+        .await;
+    }
+
+    /// The upstreams' pools, for probes and readiness, in the order of the configuration.
+    pub fn pools(&self) -> &[Arc<Pool<W>>] {
+        &self.pools
+    }
+
+    fn begin_session(self: &Arc<Self>, pool: &Arc<Pool<W>>, fresh: Fresh) {
+        let session = Session::new(self, pool, fresh, Origin::Fresh);
+        info!(upstream = %pool.config.name, replica = %session.replica().authority(), session = %session.label(), revision = session.revision.as_str(), "session began");
+        pool.instruments.sessions_opened.one();
+        self.registry.add(session);
+    }
+
+    /// Ends a session here: its token opens nothing any more, its streams are told.
+    fn end_session(&self, session: &Session<W>, why: Ended) {
+        let cause = match why {
+            Ended::Deleted | Ended::Idle | Ended::TooOld => EndCause::SessionOver,
+            Ended::BackendLost => EndCause::SessionLost,
+        };
+        self.registry.end(session);
+        if session.end(why, cause).is_ok() {
+            self.bell.ring();
+            info!(upstream = %session.pool.config.name, session = %session.label(), reason = why.as_str(), "session ended");
+            session
+                .pool
+                .instruments
+                .sessions_ended
+                .one(words::SessionEnd::from(why));
+        }
+    }
+
+    /// A session's time is over: it ends here, and its backend is told.
+    fn expire(self: &Arc<Self>, session: &Arc<Session<W>>, why: Ended) {
+        self.end_session(session, why);
+        let (relay, session) = (Arc::clone(self), Arc::clone(session));
+        tokio::spawn(async move {
+            let request = Request::own(Method::DELETE, session.own_fields(), bytes::Bytes::new());
+            if session
+                .send_once(&relay, request, Deadline::after(LAST_WORDS_MAX))
+                .await
+                .is_err()
+            {
+                debug!(session = %session.label(), "the backend was not told that a session expired");
+            }
+        });
+    }
+
+    fn now(&self) -> Millis {
+        self.world.now()
+    }
+
+    fn random<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.world.fill_random(&mut bytes);
+        bytes
+    }
+
+    fn chance(&self) -> u64 {
+        u64::from_ne_bytes(self.random())
+    }
+
+    fn issue_time(&self) -> u32 {
+        u32::try_from(self.world.unix_seconds()).unwrap_or(u32::MAX)
+    }
+
+    /// A session's uid: a version 7 UUID, so that logs and stores sort by time.
+    fn fresh_uid(&self) -> Uid {
+        let random: [u8; 10] = self.random();
+        let millis = self.world.unix_seconds() * 1_000;
+        Uid::new(
+            *uuid::Builder::from_unix_timestamp_millis(millis, &random)
+                .as_uuid()
+                .as_bytes(),
+        )
+    }
+
+    fn base_retry_ms(&self, session: &Session<W>) -> u64 {
+        session.pool.config.stream.retry.as_millis() as u64
+    }
+
+    /// The base `retry` and up to as much again: clients that are sent away together come back apart.
+    fn jittered_retry_ms(&self, session: &Session<W>) -> u64 {
+        let base = self.base_retry_ms(session).max(1);
+        base + self.chance() % base
+    }
+}

@@ -1,0 +1,329 @@
+//! How a stream ends, or goes on without its backend: every request gets exactly one outcome.
+//! Law: an end is written into the log before anybody is told of it, and leaves a tombstone that says why.
+//! What ends a stream: its last response, its backend, its client's cancel, its session, time, and this proxy.
+//! Next: `pure/stream/life.rs`, which knows what is still open.
+
+use std::task::Context;
+
+use tracing::{debug, info, warn};
+
+use crate::pure::epoch::{EpochEnd, Reason, Tombstone};
+use crate::pure::event_id::StreamName;
+use crate::pure::log::{EndMark, Entry, Full, Millis};
+use crate::pure::refusal::{self, Execution, Failure, Unserved};
+use crate::pure::resume::Again;
+use crate::pure::rpc::RequestId;
+use crate::pure::sse::Text;
+use crate::pure::stream::{AfterSource, SourceEnd};
+use crate::relay::mailbox::{EndCause, Reply};
+use crate::relay::source::{Opened, Source};
+use crate::relay::stream_task::{Phase, StreamTask};
+use crate::relay::turn::Told;
+use crate::relay::world::World;
+use crate::store::{Closing, LogLoss, StreamLog};
+
+/// How long a finished answer that was written whole stays readable, in milliseconds. A client that lost its
+/// connection at the very end comes back within seconds; a longer wait would hold memory for nobody.
+const FINISHED_MS_MAX: u64 = 30_000;
+
+impl<W: World> StreamTask<W> {
+    /// The backend's stream ended.
+    pub(crate) fn source_ended(&mut self, how: SourceEnd, now: Millis) {
+        self.source = Source::Over;
+        match self.life.source_ended(how, self.session.revision.primes()) {
+            AfterSource::Nothing => {}
+            // Polling on the backend's side is not built yet: the answer can't be had, and is said to be lost.
+            AfterSource::Poll => self.fail_open(Reason::UpstreamGap, now),
+            AfterSource::Fail(reason) => self.fail_open(reason, now),
+            AfterSource::Reopen(reason) => {
+                self.gap = Some(reason);
+                self.reopen_later(now);
+            }
+        }
+    }
+
+    fn reopen_later(&mut self, now: Millis) {
+        let wait = self.backoff.next_wait(self.relay.chance());
+        self.source = Source::Waiting {
+            until: Millis(now.0 + wait.as_millis() as u64),
+        };
+    }
+
+    /// An upstream GET was answered.
+    pub(crate) fn opened(&mut self, opened: Opened<W>, now: Millis) {
+        match opened {
+            Opened::Streaming(body) => {
+                self.backoff.succeed();
+                self.source = Source::Reading(body);
+                self.first_head = FirstHead::Had;
+                if let Some(reason) = self.gap {
+                    // Told only now: what a client reads again before the stream stands could change unseen.
+                    self.turn(reason, Again::Nothing, None);
+                }
+            }
+            Opened::NotOffered if self.is_asked_early() => {
+                // Within the first wait: the clients are told what the backend said.
+                return self.never_began(|| Reply::NotOffered);
+            }
+            // Held on comments: a 405 on a reconnect costs some clients their session.
+            Opened::NotOffered => self.source = Source::Over,
+            Opened::SessionGone => {
+                for early in self.early.drain(..) {
+                    early.waiting.answer(Reply::SessionGone);
+                }
+                self.source = Source::Over;
+            }
+            Opened::Denied(answer) if self.is_asked_early() => {
+                // The client's own request was denied: it hears so, and asks again with another credential.
+                return self.never_began(|| Reply::Denied(answer.clone()));
+            }
+            // On a request of ours it is no loss: it waits for the client's next accepted credential.
+            Opened::Denied(_) => self.reopen_later(now),
+            Opened::Refused | Opened::Unreachable => self.reopen_later(now),
+        }
+        self.first_head = FirstHead::Had;
+        self.answer_early(Millis(u64::MAX));
+    }
+
+    /// Whether clients wait for the backend's first head, and nobody was answered before it.
+    fn is_asked_early(&self) -> bool {
+        self.first_head == FirstHead::Due
+            && !self.early.is_empty()
+            && self.reader.is_none()
+            && self.awaited.is_none()
+    }
+
+    /// The backend's first head says that there is no stream: all who wait for it hear so, and the next one asks anew.
+    fn never_began(&mut self, reply: impl Fn() -> Reply) {
+        for early in self.early.drain(..) {
+            early.waiting.answer(reply());
+        }
+        self.source = Source::Over;
+        self.phase = Phase::Over(EpochEnd::Finished);
+    }
+
+    /// Answers the clients that waited for the backend's first head and may wait no longer, oldest first.
+    pub(crate) fn answer_early(&mut self, now: Millis) {
+        while self.early.first().is_some_and(|early| now >= early.until) {
+            let early = self.early.remove(0);
+            self.ask_standalone(early.asked, early.waiting);
+        }
+    }
+
+    /// Answers every open request with an error, the last with the end mark.
+    fn fail_open(&mut self, reason: Reason, now: Millis) {
+        let failure = Failure::Reset {
+            reason,
+            epoch: self.epoch,
+        };
+        self.answer_open(failure, now);
+    }
+
+    fn answer_open(&mut self, failure: Failure, now: Millis) {
+        let open: Vec<RequestId> = self.life.fail();
+        for (nth, id) in open.iter().enumerate() {
+            let end = if nth + 1 == open.len() {
+                EndMark::Last
+            } else {
+                EndMark::Open
+            };
+            self.append(end, &refusal::error(id, failure), now);
+        }
+        if !open.is_empty() {
+            self.relay
+                .calls_failed(&self.session, &self.name, failure, open.len());
+        }
+        if self.name != StreamName::Get {
+            // It takes no place among those that run.
+            self.session.finished(self.epoch);
+        }
+    }
+
+    fn append(&mut self, end: EndMark, data: &[u8], now: Millis) {
+        let entry = Entry {
+            prefix: self.prefix.as_bytes(),
+            end,
+            event: b"",
+            data: Text::of(data),
+        };
+        let pushed = if self.spill.is_empty() {
+            self.log.push(entry, now)
+        } else {
+            Err(Full)
+        };
+        match pushed {
+            Ok(seq) => self.counts.pushed(seq),
+            Err(Full) => self.spill.keep(end, b"", data),
+        }
+    }
+
+    /// Appends events in our own name, or again.
+    pub(crate) fn tell(&mut self, what: Vec<Told>, now: Millis) {
+        for Told { event, data } in what {
+            let entry = Entry {
+                prefix: self.prefix.as_bytes(),
+                end: EndMark::Open,
+                event: &event,
+                data: Text::of(&data),
+            };
+            let pushed = if self.spill.is_empty() {
+                self.log.push(entry, now)
+            } else {
+                Err(Full)
+            };
+            match pushed {
+                Ok(seq) => self.counts.pushed(seq),
+                Err(Full) => self.spill.keep(EndMark::Open, &event, &data),
+            }
+        }
+    }
+
+    /// The client cancelled the request: its stream ends with that word, and a tombstone answers resumes and repeats.
+    pub(crate) fn cancelled(&mut self, now: Millis) {
+        if self.life.is_over() {
+            return;
+        }
+        let failure = Failure::Unserved {
+            why: Unserved::Cancelled,
+            execution: Execution::Unknown,
+        };
+        self.answer_open(failure, now);
+        self.drain_source(now);
+    }
+
+    /// A cursor of a stream that still runs could not be honoured: its requests have had their outcome.
+    pub(crate) fn give_up(&mut self, reason: Reason, now: Millis) {
+        self.life.fail();
+        self.end_connection(now);
+        self.phase = Phase::Over(EpochEnd::Lost(reason));
+    }
+
+    /// The session or this proxy ends: open requests get their error, then the connection its end.
+    pub(crate) fn end(&mut self, cause: EndCause, now: Millis) {
+        let reason = match cause {
+            EndCause::SessionOver | EndCause::SessionLost => Reason::BackendLost,
+            EndCause::OwnerLost => Reason::OwnerLost,
+        };
+        self.fail_open(reason, now);
+        self.source = Source::Over;
+        let end = match self.name {
+            StreamName::Get => EpochEnd::Lost(reason),
+            StreamName::Post(_) => EpochEnd::Finished,
+        };
+        match (&self.reader, &self.awaited) {
+            // It leaves when its client has the last of it; one that was answered brings its connection yet.
+            (Some(_), _) | (None, Some(_)) => self.ending = Some(end),
+            (None, None) => self.phase = Phase::Over(end),
+        }
+    }
+
+    /// The proxy drains: a standalone stream's client is sent away with a `retry`; an answer goes on.
+    pub(crate) fn drain(&mut self, retry_ms: u64, now: Millis) {
+        match self.name {
+            StreamName::Post(_) => {}
+            StreamName::Get => {
+                self.answer_early(Millis(u64::MAX));
+                self.send_away(retry_ms, now);
+            }
+        }
+    }
+
+    /// The log can't go on.
+    pub(crate) fn log_lost(&mut self, loss: LogLoss, now: Millis) {
+        warn!(session = %self.session.label(), stream = %self.name, ?loss, "log was lost");
+        let reason = match loss {
+            LogLoss::Fenced => Reason::OwnerLost,
+            LogLoss::Truncated { .. } | LogLoss::Failed(_) => Reason::Evicted,
+        };
+        match self.name {
+            StreamName::Get => self.turn(reason, Again::Nothing, None),
+            StreamName::Post(_) => self.give_up(reason, now),
+        }
+    }
+
+    /// When a stream without a client lets go of its data.
+    pub(crate) fn expires_at(&self) -> Millis {
+        let detached_max = self.session.patience().detached.0;
+        let had_all = self.life.is_over() && self.spill.is_empty() && self.written == self.log.span().last;
+        let wait = if had_all {
+            detached_max.min(FINISHED_MS_MAX)
+        } else {
+            detached_max
+        };
+        Millis(self.detached_since.0.saturating_add(wait))
+    }
+
+    /// Nobody came in time.
+    pub(crate) fn expire(&mut self) {
+        if self.life.is_over() {
+            self.phase = Phase::Over(EpochEnd::Finished);
+            return;
+        }
+        info!(session = %self.session.label(), stream = %self.name, "stream without a client expired");
+        if matches!(self.name, StreamName::Post(_)) {
+            self.session.cancel_upstream(&self.relay, self.life.open_ids());
+        }
+        self.phase = Phase::Over(EpochEnd::Lost(Reason::Evicted));
+    }
+
+    /// Memory is short and nobody is attached.
+    pub(crate) fn shed(&mut self, now: Millis) {
+        if self.reader.is_some() || self.awaited.is_some() {
+            return;
+        }
+        if self.life.is_over() {
+            self.phase = Phase::Over(EpochEnd::Finished);
+        } else {
+            let held = self.log.span().bytes;
+            self.log.shed(now, Some(held));
+        }
+    }
+
+    /// A drain need not wait for this stream any more.
+    pub(crate) fn settle(&mut self) {
+        if self.settled == Settled::No {
+            self.settled = Settled::Yes;
+            match self.name {
+                StreamName::Get => {}
+                StreamName::Post(_) => self.relay.running.settled(),
+            }
+        }
+    }
+
+    /// The last act: the data goes, the tombstone stays with the session.
+    pub(crate) fn leave(&mut self, cx: &mut Context<'_>, end: EpochEnd) {
+        let tombstone = Tombstone {
+            epoch: self.epoch,
+            last: self.log.span().last,
+            end,
+        };
+        debug!(session = %self.session.label(), stream = %self.name, last = %tombstone.last, "stream was let go");
+        self.session.bury(tombstone);
+        let _ = self.log.poll_close(cx, Closing::Bury(tombstone));
+        self.mailbox.close();
+        self.source = Source::Over;
+        // A connection that is still here is dropped with the stream.
+        drop(self.release_reader(self.relay.now()));
+        self.session.pool.instruments.streams_detached.shift(-1);
+        self.relay.stream_left(&self.session, &self.name);
+        self.settle();
+    }
+}
+
+/// Whether a drain still waits for this stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Settled {
+    /// It does.
+    No,
+    /// It does not.
+    Yes,
+}
+
+/// Whether the backend has answered the first upstream GET.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FirstHead {
+    /// Not yet: a 405 may still be passed on.
+    Due,
+    /// Yes, or the first wait is over.
+    Had,
+}

@@ -1,0 +1,143 @@
+//! Answers of backends that are no event streams of ours: read whole when small, passed on as they come when not.
+//! Law: a small answer is given only when it is whole, so that a backend that breaks in the middle of it costs one
+//! call its outcome and not the client its connection.
+//! Next: `post.rs`.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+
+use crate::net::Net;
+use crate::pure::http1::head::Framing;
+use crate::relay::answer::{Answer, PassingBody};
+use crate::relay::headers;
+use crate::relay::pool::BackendAnswer;
+use crate::relay::world::World;
+use crate::upstream::{Body, BodyError};
+
+/// Up to here an answer is read whole before a byte of it is passed on, in bytes.
+const WHOLE_BYTES_MAX: usize = 1 << 20;
+
+/// A backend's body on its way through.
+pub struct Passing<W: World> {
+    ahead: Option<Bytes>,
+    body: Body<<W::Net as Net>::Io>,
+}
+
+impl<W: World> PassingBody for Passing<W> {
+    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if let Some(ahead) = self.ahead.take() {
+            return Poll::Ready(Some(Ok(ahead)));
+        }
+        Poll::Ready(ready!(self.body.poll_bytes(cx)).map(|piece| piece.map_err(io::Error::other)))
+    }
+}
+
+/// What an answer's body turned out to be.
+pub(crate) enum Content<W: World> {
+    /// All of it.
+    Whole(Bytes),
+    /// Too much to hold; this follows.
+    More(Passing<W>),
+}
+
+/// Reads a body whole if it is small enough.
+///
+/// # Errors
+/// The body broke.
+pub(crate) async fn read<W: World>(incoming: &mut BackendAnswer<W>) -> Result<Bytes, BodyError> {
+    let mut all = BytesMut::new();
+    loop {
+        match poll_fn(|cx| incoming.body.poll_bytes(cx)).await {
+            None => return Ok(all.freeze()),
+            Some(piece) => all.extend_from_slice(&piece?),
+        }
+        if all.len() > WHOLE_BYTES_MAX {
+            return Ok(all.freeze());
+        }
+    }
+}
+
+/// The content of an answer: whole if small, else as it comes.
+///
+/// # Errors
+/// The body broke while it was read whole; nothing was passed on yet.
+pub(crate) async fn content<W: World>(mut incoming: BackendAnswer<W>) -> Result<Content<W>, BodyError> {
+    match incoming.head.framing {
+        Framing::Empty => return Ok(Content::Whole(Bytes::new())),
+        Framing::Length(n) if n > WHOLE_BYTES_MAX as u64 => {
+            return Ok(Content::More(Passing {
+                ahead: None,
+                body: incoming.body,
+            }));
+        }
+        Framing::Length(_) => return incoming.body.collect(WHOLE_BYTES_MAX).await.map(Content::Whole),
+        Framing::Chunked | Framing::UntilClose => {}
+    }
+    let ahead = read::<W>(&mut incoming).await?;
+    if ahead.len() > WHOLE_BYTES_MAX {
+        Ok(Content::More(Passing {
+            ahead: Some(ahead),
+            body: incoming.body,
+        }))
+    } else {
+        Ok(Content::Whole(ahead))
+    }
+}
+
+/// Passes a backend's answer on, status and fields as they are, but for its session id.
+///
+/// # Errors
+/// The body broke before anything was passed on.
+pub(crate) async fn pass<W: World>(mut incoming: BackendAnswer<W>) -> Result<Answer<Passing<W>>, BodyError> {
+    let status = incoming.head.status;
+    if headers::is_event_stream(&incoming.head.headers) {
+        return Ok(untouched(incoming));
+    }
+    let mut head = headers::to_client(std::mem::take(&mut incoming.head.headers));
+    Ok(match content::<W>(incoming).await? {
+        Content::Whole(body) => {
+            head.remove(CONTENT_LENGTH);
+            whole(status, head, body)
+        }
+        Content::More(body) => Answer::Passing(response(status, head, body)),
+    })
+}
+
+/// Passes an answer on as it comes, event streams too.
+pub(crate) fn untouched<W: World>(incoming: BackendAnswer<W>) -> Answer<Passing<W>> {
+    let head = headers::to_client(incoming.head.headers);
+    Answer::Passing(response(
+        incoming.head.status,
+        head,
+        Passing {
+            ahead: None,
+            body: incoming.body,
+        },
+    ))
+}
+
+/// A whole answer.
+pub(crate) fn whole<W: World>(status: StatusCode, head: HeaderMap, body: Bytes) -> Answer<Passing<W>> {
+    Answer::Whole(response(status, head, body))
+}
+
+/// A whole answer of JSON in our own name.
+pub(crate) fn json<W: World>(mut head: HeaderMap, body: Bytes) -> Answer<Passing<W>> {
+    head.insert(
+        http::header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    whole(StatusCode::OK, head, body)
+}
+
+fn response<B>(status: StatusCode, head: HeaderMap, body: B) -> Response<B> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = head;
+    response
+}

@@ -1,0 +1,187 @@
+//! What a POST's body says, read once for everybody who asks: the router, the session's notes, the metrics.
+//! Law: what is no JSON-RPC is nobody's business here; the backend judges it.
+//! Absent on purpose: the body itself, which passes byte for byte.
+//! Next: `post.rs`.
+
+use bytes::Bytes;
+use http::Method;
+
+use crate::pure::refusal::LogLevel;
+use crate::pure::rpc::{self, Body, Message, RequestId};
+use crate::relay::answer::Call;
+
+/// What a request's body says.
+#[derive(Debug)]
+pub(crate) enum Said {
+    /// It is not read: the method is not POST.
+    Nothing,
+    /// No JSON-RPC.
+    Unreadable,
+    /// `initialize`, alone.
+    Initialize {
+        /// Its id.
+        id: RequestId,
+    },
+    /// Requests, perhaps among other messages.
+    Requests {
+        /// Their ids, at least one.
+        ids: Vec<RequestId>,
+        /// What the session remembers of them.
+        note: Note,
+    },
+    /// Notifications and answers only.
+    Notices {
+        /// The request that a `notifications/cancelled` withdraws.
+        cancelled: Option<RequestId>,
+    },
+}
+
+/// What a session remembers of its client's requests.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Note {
+    /// Nothing.
+    Nothing,
+    /// The log level that it wants.
+    Level(LogLevel),
+    /// A resource that it wants to hear of.
+    Subscribed(Box<str>),
+    /// A resource that it does not want to hear of any more.
+    Unsubscribed(Box<str>),
+}
+
+impl Said {
+    /// Reads a request's body, if its method is POST.
+    pub(crate) fn of(call: &Call) -> Self {
+        if call.method == Method::POST {
+            read(&call.body)
+        } else {
+            Self::Nothing
+        }
+    }
+
+    /// The ids of the requests in it.
+    pub(crate) fn into_ids(self) -> Vec<RequestId> {
+        match self {
+            Self::Initialize { id } => vec![id],
+            Self::Requests { ids, note: _ } => ids,
+            Self::Nothing | Self::Unreadable | Self::Notices { .. } => Vec::new(),
+        }
+    }
+}
+
+fn read(raw: &Bytes) -> Said {
+    match rpc::read(raw) {
+        Err(_) => Said::Unreadable,
+        Ok(Body::One(Message::Request { id, method })) if method == "initialize" => Said::Initialize { id },
+        Ok(Body::One(Message::Request { id, method })) => Said::Requests {
+            ids: vec![id],
+            note: note(&method, raw),
+        },
+        Ok(Body::One(Message::Notification { method })) if method == "notifications/cancelled" => {
+            let id = rpc::lookup(raw, &["params", "requestId"]);
+            Said::Notices {
+                cancelled: id.and_then(|token| RequestId::from_raw(token).ok()),
+            }
+        }
+        Ok(Body::One(Message::Notification { .. } | Message::Response { .. })) => {
+            Said::Notices { cancelled: None }
+        }
+        Ok(Body::Batch(messages)) => {
+            let id = |message: Message<'_>| match message {
+                Message::Request { id, .. } => Some(id),
+                Message::Notification { .. } | Message::Response { .. } => None,
+            };
+            let ids: Vec<RequestId> = messages.into_iter().filter_map(id).collect();
+            if ids.is_empty() {
+                Said::Notices { cancelled: None }
+            } else {
+                Said::Requests {
+                    ids,
+                    note: Note::Nothing,
+                }
+            }
+        }
+    }
+}
+
+fn note(method: &str, raw: &[u8]) -> Note {
+    let parameter = |name: &str| rpc::lookup(raw, &["params", name]).and_then(rpc::text);
+    let noted = match method {
+        "logging/setLevel" => parameter("level")
+            .and_then(|level| LogLevel::parse(&level))
+            .map(Note::Level),
+        "resources/subscribe" => parameter("uri").map(|uri| Note::Subscribed((*uri).into())),
+        "resources/unsubscribe" => parameter("uri").map(|uri| Note::Unsubscribed((*uri).into())),
+        _ => None,
+    };
+    noted.unwrap_or(Note::Nothing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(body: &str, expected: &str) {
+        let ids = |ids: &[RequestId]| ids.iter().map(RequestId::as_str).collect::<Vec<_>>().join(",");
+        let said = match read(&Bytes::copy_from_slice(body.as_bytes())) {
+            Said::Nothing => "nothing".to_owned(),
+            Said::Unreadable => "unreadable".to_owned(),
+            Said::Initialize { id } => format!("initialize {}", id.as_str()),
+            Said::Requests { ids: several, note } => format!("requests {} {note:?}", ids(&several)),
+            Said::Notices { cancelled } => format!("notices, cancelled {}", ids(cancelled.as_slice())),
+        };
+        assert_eq!(said, expected, "{body}");
+    }
+
+    #[test]
+    fn a_body_is_read_once_for_all() {
+        for (body, expected) in [
+            ("initialize", "unreadable"),
+            (
+                r#"{"jsonrpc":"2.0","id":0,"method":"initialize"}"#,
+                "initialize 0",
+            ),
+            // Within a batch it makes no session: the backend's to judge.
+            (
+                r#"[{"jsonrpc":"2.0","id":0,"method":"initialize"}]"#,
+                "requests 0 Nothing",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":"a","method":"tools/call"}"#,
+                r#"requests "a" Nothing"#,
+            ),
+            (
+                r#"[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","method":"b"},{"jsonrpc":"2.0","id":2,"method":"c"}]"#,
+                "requests 1,2 Nothing",
+            ),
+            (r#"{"jsonrpc":"2.0","id":7,"result":{}}"#, "notices, cancelled "),
+            (r#"[{"jsonrpc":"2.0","id":7,"result":{}}]"#, "notices, cancelled "),
+            (
+                r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+                "notices, cancelled ",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#,
+                "notices, cancelled 7",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error"}}"#,
+                "requests 1 Level(Error)",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"a:\u0062"}}"#,
+                r#"requests 1 Subscribed("a:b")"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":"a:b"}}"#,
+                r#"requests 1 Unsubscribed("a:b")"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{}}"#,
+                "requests 1 Nothing",
+            ),
+        ] {
+            check(body, expected);
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! One session: what the client knows by its token, and everything that belongs to it here.
+//! Law: the record is a leaf: its lock is taken for a few lines and never across an await or another lock.
+//! A session known only from its token (`Origin::Revived`) can't claim that anything never happened.
+//! Next: `exchange.rs` for its requests, `registry.rs`; the record's own rules are in `pure/session/`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::config::resolved::EarlyCursor;
+use crate::pure::epoch::{Epoch, Reason, Tombstone};
+use crate::pure::event_id::{Rid, StreamName, Uid};
+use crate::pure::log::{Bounds, Millis};
+use crate::pure::revision::Revision;
+use crate::pure::rpc::RequestId;
+use crate::pure::session::{Ended, Expiry, Full, Known, Lifetimes, Origin, Phase, Record, Sticky, Written};
+use crate::pure::session_token::Sealed;
+use crate::pure::stream::attach::Patience;
+use crate::pure::stream::reset::{self, Listener};
+use crate::pure::stream::{Agent, Early, Greeting};
+use crate::relay::Relay;
+use crate::relay::mailbox::{Command, EndCause, Mailbox};
+use crate::relay::pool::Pool;
+use crate::relay::said::Note;
+use crate::relay::sweep_task::{Due, Sleeper};
+use crate::relay::turn::Told;
+use crate::relay::world::World;
+use crate::routing::{Replica, Seat};
+use crate::store::StreamKey;
+
+/// One session.
+pub(crate) struct Session<W: World> {
+    pub(crate) relay: Weak<Relay<W>>,
+    pub(crate) pool: Arc<Pool<W>>,
+    pub(crate) uid: Uid,
+    pub(crate) token: HeaderValue,
+    pub(crate) revision: Revision,
+    pub(crate) backend_id: Option<HeaderValue>,
+    seat: Seat,
+    record: Mutex<Record<Arc<Mailbox>>>,
+    /// What a re-opened upstream GET needs of the newest client's: its credential and its revision, copied.
+    credential: Mutex<Box<[(HeaderName, HeaderValue)]>>,
+    early: Mutex<Vec<Box<[u8]>>>,
+}
+
+/// What a session is made of.
+pub(crate) struct Fresh {
+    /// What its token says.
+    pub(crate) facts: Sealed,
+    /// Its token.
+    pub(crate) token: HeaderValue,
+    /// Its place on a replica.
+    pub(crate) seat: Seat,
+    /// Messages that came before its standalone stream.
+    pub(crate) early: Vec<Box<[u8]>>,
+}
+
+impl<W: World> Session<W> {
+    /// A session with this memory of its past.
+    pub(crate) fn new(relay: &Arc<Relay<W>>, pool: &Arc<Pool<W>>, fresh: Fresh, origin: Origin) -> Arc<Self> {
+        let Fresh {
+            facts,
+            token,
+            seat,
+            early,
+        } = fresh;
+        let now = relay.now();
+        let backend_id = facts
+            .backend_id
+            .as_ref()
+            .and_then(|id| HeaderValue::try_from(id.as_str()).ok());
+        let session = Arc::new(Self {
+            relay: Arc::downgrade(relay),
+            pool: Arc::clone(pool),
+            uid: facts.uid,
+            token,
+            revision: facts.revision,
+            backend_id,
+            seat,
+            record: Mutex::new(Record::new(origin, facts.flags, facts.issued, now)),
+            credential: Mutex::default(),
+            early: Mutex::new(early),
+        });
+        session.look_again(relay, now);
+        session
+    }
+
+    fn record(&self) -> MutexGuard<'_, Record<Arc<Mailbox>>> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its name in logs: never the token.
+    pub(crate) fn label(&self) -> Label<'_> {
+        Label(&self.uid)
+    }
+
+    /// Its replica.
+    pub(crate) fn replica(&self) -> &Arc<Replica> {
+        self.seat.replica()
+    }
+
+    /// The key of one of its streams' logs. There is one standalone stream, whose newest life stands for it; but every
+    /// POST has a log of its own, whatever id it bears: a client may use an id again while its first use still runs.
+    pub(crate) fn stream_key(&self, name: &StreamName, epoch: Epoch) -> StreamKey {
+        let stream = match name {
+            StreamName::Get => name.spell(),
+            StreamName::Post(_) => format!("{}.{}", name.spell(), epoch.spelled()).into(),
+        };
+        StreamKey {
+            session: *self.uid.as_bytes(),
+            stream,
+        }
+    }
+
+    /// How much each of its logs may hold.
+    pub(crate) fn bounds(&self) -> Bounds {
+        let stream = &self.pool.config.stream;
+        Bounds {
+            events: stream.replay_events_max,
+            bytes: stream.replay_bytes_max,
+            age: Millis(stream.replay_age_max.as_millis() as u64),
+        }
+    }
+
+    /// How long its streams wait for what.
+    pub(crate) fn patience(&self) -> Patience {
+        let stream = &self.pool.config.stream;
+        let millis = |time: std::time::Duration| Millis(time.as_millis() as u64);
+        Patience {
+            keepalive: millis(stream.keepalive),
+            stall: millis(stream.stall_max),
+            detached: millis(stream.detached_max),
+        }
+    }
+
+    /// How a connection of this client is greeted.
+    pub(crate) fn greeting(&self, agent: Agent) -> Greeting {
+        let early = match self.pool.config.stream.early_cursor {
+            EarlyCursor::On => Early::Wanted,
+            EarlyCursor::Off => Early::Off,
+        };
+        Greeting::of(self.revision.primes(), early, agent)
+    }
+
+    /// A client attached to one of its streams.
+    pub(crate) fn attached(&self, now: Millis) {
+        self.record().engaged(now);
+    }
+
+    /// A client left one of its streams.
+    pub(crate) fn detached(&self, now: Millis) {
+        self.record().released(now);
+    }
+
+    /// It is in use until the guard is dropped: a request of it is under way.
+    pub(crate) fn busy(self: &Arc<Self>, relay: &Arc<Relay<W>>) -> Busy<W> {
+        self.attached(relay.now());
+        Busy {
+            session: Arc::clone(self),
+            relay: Arc::clone(relay),
+        }
+    }
+
+    /// Where it stands.
+    pub(crate) fn phase(&self) -> Phase {
+        self.record().phase()
+    }
+
+    /// Begins its end, if nobody else did.
+    ///
+    /// # Errors
+    /// It ends or has ended already.
+    pub(crate) fn begin_end(&self) -> Result<(), Sticky> {
+        self.record().begin_end()
+    }
+
+    /// The backend refused to end it.
+    pub(crate) fn restore(&self, now: Millis) {
+        // If it ended meanwhile in another way, it stays so.
+        let _ = self.record().restore(now);
+    }
+
+    /// Ends it: nothing of it is found any more. Its streams are told why.
+    ///
+    /// # Errors
+    /// It had ended before.
+    pub(crate) fn end(&self, why: Ended, cause: EndCause) -> Result<(), Sticky> {
+        let streams = self.record().end(why)?;
+        for mailbox in streams {
+            mailbox.post(Command::End(cause));
+        }
+        Ok(())
+    }
+
+    /// The tasks of its streams.
+    pub(crate) fn mailboxes(&self) -> Vec<Arc<Mailbox>> {
+        self.record().streams.handles().cloned().collect()
+    }
+
+    /// What is known of an epoch.
+    pub(crate) fn find(&self, epoch: Epoch) -> Known<Arc<Mailbox>> {
+        self.record().streams.find(epoch)
+    }
+
+    /// The standalone stream's task, if there is one.
+    pub(crate) fn standalone_mailbox(&self) -> Option<Arc<Mailbox>> {
+        self.record().streams.standalone()
+    }
+
+    /// Whether anything was ever written on the standalone stream.
+    pub(crate) fn standalone_written(&self) -> Written {
+        self.record().streams.written()
+    }
+
+    /// Something was written on the standalone stream.
+    pub(crate) fn standalone_was_written(&self) {
+        self.record().streams.note_written();
+    }
+
+    /// Whether another POST may have a stream.
+    ///
+    /// # Errors
+    /// [`Full`]: every stream of the session still runs.
+    pub(crate) fn room_for_post(&self) -> Result<(), Full> {
+        self.record()
+            .streams
+            .room_for_post(self.pool.config.session.streams_max)
+    }
+
+    /// Registers the stream of a POST. If the bound is met, the oldest finished one is let go.
+    ///
+    /// # Errors
+    /// [`Full`]: every stream of the session still runs.
+    pub(crate) fn add_post(&self, epoch: Epoch, mailbox: &Arc<Mailbox>) -> Result<(), Full> {
+        let max = self.pool.config.session.streams_max;
+        let let_go = self.record().streams.open_post(epoch, Arc::clone(mailbox), max)?;
+        if let Some(oldest) = let_go {
+            oldest.post(Command::Shed);
+        }
+        Ok(())
+    }
+
+    /// Registers the standalone stream, unless one stands already: that one is answered.
+    pub(crate) fn add_standalone(&self, epoch: Epoch, mailbox: &Arc<Mailbox>) -> Arc<Mailbox> {
+        let mut record = self.record();
+        match record.streams.standalone() {
+            Some(standing) => standing,
+            None => {
+                record.streams.open_standalone(epoch, Arc::clone(mailbox));
+                Arc::clone(mailbox)
+            }
+        }
+    }
+
+    /// The standalone stream goes on in another epoch.
+    pub(crate) fn turn(&self, ended: Tombstone, epoch: Epoch, mailbox: &Arc<Mailbox>) {
+        let mut record = self.record();
+        record.streams.bury(ended);
+        record.streams.open_standalone(epoch, Arc::clone(mailbox));
+    }
+
+    /// A stream's last event is in its log.
+    pub(crate) fn finished(&self, epoch: Epoch) {
+        self.record().streams.finished(epoch);
+    }
+
+    /// A stream is no more; its tombstone stays.
+    pub(crate) fn bury(&self, tombstone: Tombstone) {
+        self.record().streams.bury(tombstone);
+    }
+
+    /// Tells the stream that answers this request that its client cancelled it.
+    pub(crate) fn cancelled(&self, id: &RequestId) {
+        let name = StreamName::Post(Rid::from_request_id(id));
+        let answering = self
+            .record()
+            .streams
+            .handles()
+            .filter(|stream| stream.name == name)
+            .last()
+            .cloned();
+        if let Some(mailbox) = answering {
+            mailbox.post(Command::Cancelled);
+        }
+    }
+
+    /// Notes what matters later of what the client asks for.
+    pub(crate) fn note(&self, note: Note) {
+        match note {
+            Note::Nothing => {}
+            Note::Level(level) => self.record().set_level(level),
+            Note::Subscribed(uri) => {
+                // Beyond the bound the record says that some are not remembered.
+                let _ = self.record().subscriptions_mut().add(&uri);
+            }
+            Note::Unsubscribed(uri) => {
+                self.record().subscriptions_mut().remove(&uri);
+            }
+        }
+    }
+
+    /// What a client is told when continuity is lost on its standalone stream.
+    pub(crate) fn resync(&self, reason: Reason, epoch: Epoch, asker: (Agent, &[RequestId])) -> Vec<Told> {
+        let record = self.record();
+        let listener = Listener {
+            declared: record.declared(),
+            level: record.level(),
+            subscribed: record.subscriptions(),
+            pending: asker.1,
+            agent: asker.0,
+        };
+        let told = reset::Told { reason, epoch };
+        reset::of_standalone(listener)
+            .map(|say| Told {
+                event: say.event().into(),
+                data: say.data(told).into(),
+            })
+            .collect()
+    }
+
+    /// Messages that came before the standalone stream; once.
+    pub(crate) fn take_early(&self) -> Vec<Told> {
+        let early = std::mem::take(&mut *self.early.lock().unwrap_or_else(PoisonError::into_inner));
+        early
+            .into_iter()
+            .map(|data| Told {
+                event: Box::default(),
+                data,
+            })
+            .collect()
+    }
+
+    /// Keeps what a re-opened upstream GET needs of this client's fields. Copied: a field that came over the wire
+    /// would pin the whole buffer that it was read into.
+    pub(crate) fn keep_credential(&self, fields: &HeaderMap) {
+        let wanted = self
+            .pool
+            .config
+            .session
+            .credential_headers
+            .iter()
+            .map(|name| &**name);
+        let kept: Box<[_]> = wanted
+            .chain(["mcp-protocol-version", "user-agent"])
+            .filter_map(|name| {
+                let value = fields.get(name)?;
+                let mut copy = HeaderValue::from_bytes(value.as_bytes()).ok()?;
+                copy.set_sensitive(true);
+                Some((HeaderName::from_bytes(name.as_bytes()).ok()?, copy))
+            })
+            .collect();
+        *self.credential.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+    }
+
+    /// The fields of a request of ours in this client's name.
+    pub(crate) fn own_fields(&self) -> HeaderMap {
+        let mut fields = HeaderMap::new();
+        for (name, value) in &*self.credential.lock().unwrap_or_else(PoisonError::into_inner) {
+            fields.insert(name.clone(), value.clone());
+        }
+        fields.insert(
+            http::header::ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+        fields
+    }
+
+    /// Whether its time is over.
+    pub(crate) fn expiry(&self, relay: &Relay<W>, now: Millis) -> Expiry {
+        let config = &self.pool.config.session;
+        let lifetimes = Lifetimes {
+            idle: Millis(config.idle.as_millis() as u64),
+            max_seconds: config.max.as_secs(),
+        };
+        self.record().expiry(lifetimes, now, relay.world.unix_seconds())
+    }
+
+    fn look_again(self: &Arc<Self>, relay: &Arc<Relay<W>>, now: Millis) {
+        match self.expiry(relay, now) {
+            Expiry::NotBefore(at) => {
+                let itself = Arc::clone(self) as Arc<dyn Due>;
+                relay
+                    .sweep
+                    .remind(at, now, Sleeper::Session(Arc::downgrade(&itself)));
+            }
+            Expiry::Now(why) => relay.expire(self, why),
+        }
+    }
+}
+
+impl<W: World> Due for Session<W> {
+    fn due(self: Arc<Self>, now: Millis) {
+        let Some(relay) = self.relay.upgrade() else { return };
+        if let Phase::Ended(_) = self.phase() {
+            return;
+        }
+        self.look_again(&relay, now);
+    }
+}
+
+/// A request of a session that is under way: meanwhile the session does not expire.
+pub(crate) struct Busy<W: World> {
+    session: Arc<Session<W>>,
+    relay: Arc<Relay<W>>,
+}
+
+impl<W: World> Drop for Busy<W> {
+    fn drop(&mut self) {
+        self.session.detached(self.relay.now());
+    }
+}
+
+/// A session in a log line: the last 32 bits of its uid, enough to tell sessions apart and no way into one.
+pub(crate) struct Label<'a>(&'a Uid);
+
+impl std::fmt::Display for Label<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for byte in &self.0.as_bytes()[12..] {
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}

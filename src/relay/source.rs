@@ -1,0 +1,49 @@
+//! Where a stream's events come from: the backend's body, or the wait for one.
+//! Law: a stream has at most one upstream body, and its task alone reads it.
+//! A POST stream's body is never opened again here; a standalone stream's GET is, and each re-opening is a gap.
+//! Next: `stream_task.rs`.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::net::Net;
+use crate::pure::log::Millis;
+use crate::relay::exchange::WholeAnswer;
+use crate::relay::world::World;
+use crate::upstream::EventBody;
+
+/// What came of asking a backend for its standalone stream.
+pub(crate) enum Opened<W: World> {
+    /// It streams.
+    Streaming(Box<EventBody<<W::Net as Net>::Io>>),
+    /// It offers no standalone stream (405).
+    NotOffered,
+    /// It does not know the session any more.
+    SessionGone,
+    /// It refuses for now: another GET stands, or it answered in some other way.
+    Refused,
+    /// It does not accept the client's credential (401, 403): the client's to read.
+    Denied(WholeAnswer),
+    /// It could not be reached or broke before it answered.
+    Unreachable,
+}
+
+/// The future of a standalone stream's upstream GET. Boxed: it is freed as soon as the answer is there.
+pub(crate) type Opening<W> = Pin<Box<dyn Future<Output = Opened<W>> + Send>>;
+
+/// Where a stream's events come from.
+pub(crate) enum Source<W: World> {
+    /// The backend's body.
+    Reading(Box<EventBody<<W::Net as Net>::Io>>),
+    /// All that matters was read; the rest is read to give the connection back, until this time.
+    Draining(Box<EventBody<<W::Net as Net>::Io>>, Millis),
+    /// A GET is under way.
+    Opening(Opening<W>),
+    /// A GET is tried again at this time; the attempts so far set the pace.
+    Waiting {
+        /// When.
+        until: Millis,
+    },
+    /// There is none and none will come.
+    Over,
+}

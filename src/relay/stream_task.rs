@@ -1,0 +1,390 @@
+//! The task that owns a stream: the backend's body, the log and the client's connection are its alone.
+//! Law: log first, client second. One wake carries a batch from the backend's socket through the log to the client's.
+//! It decides nothing: `pure::stream` says what an event does, `ask.rs` what a client gets, `turn.rs` ends an epoch.
+//! Arms of its poll, all cancel-safe: the mailbox, the clock, the log's promise, the backend, the clients.
+//! Absent on purpose: timers (the sweep nudges) and channels (the mailbox is one atomic read when empty).
+//! Next: `intake.rs`, `reader.rs`, `ask.rs`, `turn.rs`.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tracing::{debug, info};
+
+use crate::pure::epoch::{Epoch, EpochEnd, Reason, Seq};
+use crate::pure::event_id::{Conn, IdPrefix, StreamName};
+use crate::pure::limits::EVENT_ID_BYTES_MAX;
+use crate::pure::log::Millis;
+use crate::pure::sse::encode;
+use crate::pure::stream::{Agent, Life, SourceEnd};
+use crate::relay::Relay;
+use crate::relay::ask::{Awaited, Early};
+use crate::relay::intake::{Counts, Intake, Poured, Spill};
+use crate::relay::mailbox::{Command, Had, Mailbox};
+use crate::relay::outcome::{FirstHead, Settled};
+use crate::relay::reader::{Flushed, Parting, Reader};
+use crate::relay::session::Session;
+use crate::relay::sink::{Ending, Gone};
+use crate::relay::source::Source;
+use crate::relay::turn::Turning;
+use crate::relay::world::World;
+use crate::store::{Store, StreamLog};
+use crate::upstream::{Backoff, Read};
+
+/// Batches that one wake carries before the task lets others run.
+const ROUNDS_MAX: usize = 16;
+
+/// How long the rest of a half-sent frame may take when a connection is ended, before it is reset.
+const PARTING_MAX: Duration = Duration::from_secs(1);
+
+/// How long the end of a backend's body may take once all that matters was read, in milliseconds.
+const DRAINING_MS_MAX: u64 = 1_000;
+
+/// What becomes of a connection that does not take its end in time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Late {
+    /// It is reset: another one took its place, and half a frame must not be taken for a whole one.
+    Reset,
+    /// It is closed, and has what the kernel took for it.
+    LetGo,
+}
+
+/// A log in this world.
+pub(crate) type LogOf<W> = <<W as World>::Store as Store>::Log;
+
+/// Everything that one stream is.
+pub(crate) struct StreamTask<W: World> {
+    pub(crate) relay: Arc<Relay<W>>,
+    pub(crate) session: Arc<Session<W>>,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) name: StreamName,
+    pub(crate) agent: Agent,
+    pub(crate) epoch: Epoch,
+    pub(crate) prefix: IdPrefix,
+    pub(crate) log: LogOf<W>,
+    /// The log's promise reaches this far.
+    pub(crate) kept: Seq,
+    pub(crate) life: Life,
+    pub(crate) source: Source<W>,
+    pub(crate) backoff: Backoff,
+    /// Why continuity is lost already, though nobody could be told yet: the upstream GET is to be opened again.
+    pub(crate) gap: Option<Reason>,
+    pub(crate) spill: Spill,
+    pub(crate) reader: Option<Reader>,
+    pub(crate) awaited: Option<Awaited>,
+    pub(crate) early: Vec<Early>,
+    pub(crate) asks: u32,
+    pub(crate) first_head: FirstHead,
+    pub(crate) turning: Option<Turning<W>>,
+    /// Up to here the last connection acknowledged.
+    pub(crate) acked: Seq,
+    /// Up to here something was written to any connection.
+    pub(crate) written: Seq,
+    pub(crate) detached_since: Millis,
+    pub(crate) counts: Counts,
+    pub(crate) remind_at: Millis,
+    pub(crate) phase: Phase,
+    /// Its session is over: it leaves with its client.
+    pub(crate) ending: Option<EpochEnd>,
+    pub(crate) settled: Settled,
+}
+
+/// Where a stream's task stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// It was not polled yet.
+    New,
+    /// It runs.
+    Running,
+    /// It leaves nothing behind but this.
+    Over(EpochEnd),
+}
+
+impl<W: World> Unpin for StreamTask<W> {}
+
+impl<W: World> Future for StreamTask<W> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let task = &mut *self;
+        let now = task.relay.now();
+        if task.phase == Phase::New {
+            task.phase = Phase::Running;
+            task.mailbox.register(cx);
+        }
+        let mut rounds = 0;
+        while task.round(cx, now) == Progress::Made {
+            rounds += 1;
+            if rounds == ROUNDS_MAX {
+                cx.waker().wake_by_ref();
+                break;
+            }
+        }
+        task.counts.evicted(task.log.span());
+        task.counts.report(&task.session.pool.instruments);
+        if let Phase::Over(end) = task.phase {
+            task.leave(cx, end);
+            return Poll::Ready(());
+        }
+        if task.life.is_over() && task.reader.is_none() && task.awaited.is_none() {
+            task.settle();
+        }
+        task.ask_for_reminder(now);
+        Poll::Pending
+    }
+}
+
+/// Whether a round moved something, so that another may.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Made,
+    None,
+}
+
+impl<W: World> StreamTask<W> {
+    fn round(&mut self, cx: &mut Context<'_>, now: Millis) -> Progress {
+        if self.poll_turn(cx, now).is_pending() {
+            return Progress::None;
+        }
+        for command in self.mailbox.take() {
+            self.obey(command, now);
+            if matches!(self.phase, Phase::Over(_)) {
+                return Progress::None;
+            }
+        }
+        self.look_at_clock(now);
+        // A turn that was just asked for is polled now: nothing else would wake the task for it.
+        if self.poll_turn(cx, now).is_pending() {
+            return Progress::None;
+        }
+        let read = self.read_source(cx, now);
+        self.poll_promise(cx, now);
+        let written = self.written;
+        self.flush(cx, now);
+        self.leave_if_ending();
+        if matches!(self.phase, Phase::Over(_)) {
+            Progress::None
+        } else if self.turning.is_some() || (!self.spill.is_empty() && self.written > written) {
+            // A turn wants to be polled, or there is room again for what waits.
+            Progress::Made
+        } else {
+            read
+        }
+    }
+
+    fn obey(&mut self, command: Command, now: Millis) {
+        match command {
+            Command::Ask { asked, waiting } => self.ask(asked, waiting, now),
+            Command::Attach { ask, sink } => self.attach(ask, sink, now),
+            Command::Abandon { ask } => self.abandon(ask, now),
+            Command::Cancelled => self.cancelled(now),
+            Command::End(cause) => self.end(cause, now),
+            Command::Drain { retry_ms } => self.drain(retry_ms, now),
+            Command::Shed | Command::Had => self.shed(now),
+        }
+    }
+
+    fn read_source(&mut self, cx: &mut Context<'_>, now: Millis) -> Progress {
+        if self
+            .spill
+            .pour(&mut self.log, &self.prefix, &mut self.counts, now)
+            == Poured::Some
+        {
+            // Nothing more is read until there is room: the backend is held back.
+            return Progress::None;
+        }
+        match &mut self.source {
+            Source::Reading(body) => {
+                let mut intake = Intake {
+                    log: &mut self.log,
+                    life: &mut self.life,
+                    prefix: self.prefix.as_bytes(),
+                    spill: &mut self.spill,
+                    counts: &mut self.counts,
+                    agent: self.agent,
+                    now,
+                };
+                match body.poll_events(cx, &mut |block| intake.take(block)) {
+                    Poll::Pending => return Progress::None,
+                    Poll::Ready(Ok(Read::Events)) => {}
+                    Poll::Ready(Ok(Read::End(_))) => self.source_ended(SourceEnd::Clean, now),
+                    Poll::Ready(Err(error)) => {
+                        debug!(session = %self.session.label(), stream = %self.name, %error, "backend stream broke");
+                        self.source_ended(SourceEnd::Broken, now);
+                    }
+                }
+                if self.life.is_over() {
+                    self.session.finished(self.epoch);
+                    self.drain_source(now);
+                }
+                Progress::Made
+            }
+            Source::Draining(body, _) => match body.poll_events(cx, &mut |_| {}) {
+                Poll::Pending => Progress::None,
+                Poll::Ready(Ok(Read::Events)) => Progress::Made,
+                Poll::Ready(Ok(Read::End(_)) | Err(_)) => {
+                    self.source = Source::Over;
+                    Progress::Made
+                }
+            },
+            Source::Opening(opening) => match opening.as_mut().poll(cx) {
+                Poll::Pending => Progress::None,
+                Poll::Ready(opened) => {
+                    self.opened(opened, now);
+                    Progress::Made
+                }
+            },
+            Source::Waiting { .. } | Source::Over => Progress::None,
+        }
+    }
+
+    /// All that matters was read: the rest of the body is read only to give its connection back.
+    pub(crate) fn drain_source(&mut self, now: Millis) {
+        self.source = match std::mem::replace(&mut self.source, Source::Over) {
+            Source::Reading(body) => Source::Draining(body, Millis(now.0 + DRAINING_MS_MAX)),
+            other => other,
+        };
+    }
+
+    fn poll_promise(&mut self, cx: &mut Context<'_>, now: Millis) {
+        if self.counts.last_pushed() <= self.kept {
+            return;
+        }
+        match self.log.poll_kept(cx, self.kept) {
+            Poll::Pending => {}
+            Poll::Ready(Ok(kept)) => self.kept = kept,
+            Poll::Ready(Err(loss)) => self.log_lost(loss, now),
+        }
+    }
+
+    /// Brings the clients up to date, and lets go of those that are gone or done.
+    fn flush(&mut self, cx: &mut Context<'_>, now: Millis) {
+        let Some(reader) = &mut self.reader else { return };
+        let flushed = match reader.poll_gone(cx) {
+            Poll::Ready(gone) => Flushed::Gone(gone),
+            Poll::Pending => reader.flush(cx, &self.log, self.kept, now),
+        };
+        self.note_written();
+        match flushed {
+            Flushed::Blocked => {}
+            Flushed::UpToDate => {
+                if self.life.is_over() && self.spill.is_empty() && self.written == self.log.span().last {
+                    self.finish_reader(cx, now);
+                }
+            }
+            Flushed::Gone(gone) => self.reader_gone(gone, now),
+            Flushed::Lost { oldest } => {
+                // The window let go of what an attached reader needs: the connection ends, and its next resume says so.
+                info!(session = %self.session.label(), stream = %self.name, %oldest, "attached client fell out of the window");
+                self.end_connection(now);
+            }
+        }
+    }
+
+    fn note_written(&mut self) {
+        let Some(reader) = &self.reader else { return };
+        let written = reader.written();
+        self.log.hold(Some(written));
+        if written > self.written {
+            if self.written == Seq::START && self.name == StreamName::Get {
+                self.session.standalone_was_written();
+            }
+            self.counts.sent(written.since(self.written));
+            self.written = written;
+        }
+    }
+
+    /// The stream is finished and its client has all of it.
+    fn finish_reader(&mut self, cx: &mut Context<'_>, now: Millis) {
+        let Some(reader) = self.release_reader(now) else {
+            return;
+        };
+        let mut parting = reader.part(&self.log, self.kept);
+        parting
+            .sink
+            .leave_receipt(Box::new(Had(Arc::clone(&self.mailbox))));
+        if parting.sink.poll_end(cx, Ending::Complete).is_pending() {
+            self.see_off(parting, Ending::Complete, Late::LetGo);
+        }
+    }
+
+    /// Its session is over: once nobody is attached, or will be, it leaves.
+    fn leave_if_ending(&mut self) {
+        if self.reader.is_none()
+            && self.awaited.is_none()
+            && let Some(end) = self.ending.take()
+        {
+            self.phase = Phase::Over(end);
+        }
+    }
+
+    fn reader_gone(&mut self, gone: Gone, now: Millis) {
+        let Some(reader) = self.release_reader(now) else {
+            return;
+        };
+        debug!(session = %self.session.label(), stream = %self.name, ?gone, written = %reader.written(), acked = %self.acked, "client left");
+    }
+
+    /// Ends the client's connection at an event's boundary; it may come back.
+    pub(crate) fn end_connection(&mut self, now: Millis) {
+        let retry_ms = self.relay.jittered_retry_ms(&self.session);
+        self.send_away(retry_ms, now);
+    }
+
+    /// Ends the client's connection at an event's boundary, with this `retry`.
+    pub(crate) fn send_away(&mut self, retry_ms: u64, now: Millis) {
+        let Some(reader) = self.release_reader(now) else {
+            return;
+        };
+        let mut parting = reader.part(&self.log, self.kept);
+        if self.agent.bears_retry() {
+            encode::retry(&mut parting.rest, retry_ms);
+        }
+        self.see_off(parting, Ending::Close, Late::LetGo);
+    }
+
+    /// Takes the client's connection out of the stream: nobody is attached from now on.
+    pub(crate) fn release_reader(&mut self, now: Millis) -> Option<Reader> {
+        let reader = self.reader.take()?;
+        self.acked = reader.acked();
+        self.detached_since = now;
+        self.log.hold(self.awaited.as_ref().map(|awaited| awaited.from));
+        self.session.detached(now);
+        self.relay.idle.add(&self.mailbox);
+        let instruments = &self.session.pool.instruments;
+        instruments.streams_detached.shift(1);
+        instruments.bytes_sent.add(reader.bytes);
+        instruments
+            .stream_life
+            .took(Duration::from_millis(now.0.saturating_sub(reader.since.0)));
+        Some(reader)
+    }
+
+    /// Ends a connection without this task. One that has all of its answer may take as long as any client may; one that
+    /// is told a last word gets a second for it.
+    pub(crate) fn see_off(&self, mut parting: Parting, how: Ending, late: Late) {
+        let bound = match how {
+            Ending::Complete => self.session.pool.config.stream.stall_max,
+            Ending::Close | Ending::Abort => PARTING_MAX,
+        };
+        tokio::spawn(async move {
+            if tokio::time::timeout(bound, parting.end(how)).await.is_err() {
+                match late {
+                    Late::Reset => parting.abort(),
+                    // What the kernel took stands at an event's boundary and may still arrive: it is not thrown away.
+                    Late::LetGo => drop(parting),
+                }
+            }
+        });
+    }
+
+    /// A priming id for this position, new each time.
+    pub(crate) fn prime_id(&self, at: Seq) -> Vec<u8> {
+        let mut id = Vec::with_capacity(EVENT_ID_BYTES_MAX);
+        self.prefix
+            .prime(at, Conn::from_random(self.relay.chance()), &mut id);
+        id
+    }
+}
