@@ -56,7 +56,9 @@
 //!
 //! Next: `pure/mod.rs`.
 
+pub mod admin;
 pub mod config;
+pub mod downstream;
 pub mod net;
 pub mod pure;
 pub mod relay;

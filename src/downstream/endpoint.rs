@@ -1,0 +1,391 @@
+//! From an HTTP request to a typed call: judged, matched whole to an upstream, stripped of what belongs to the hop,
+//! read within bounds; and from the answer back to a response.
+//! Law: the body is read whole before anybody is asked, so that who answers is never in the middle of a request.
+//! Absent on purpose: which fields go on to a backend; that is the relay's.
+//! Next: `body.rs`, `takeover.rs`.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderValue, Method, Request, Response, Version};
+use http_body::Body;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+use crate::downstream::body::{AnswerBody, Kind};
+use crate::downstream::framing::BodyEnd;
+use crate::downstream::front::{Front, NoRoom, Share};
+use crate::downstream::reject::{self, Reject};
+use crate::downstream::sink_http1::After;
+use crate::downstream::sink_http2;
+use crate::downstream::takeover::Takeover;
+use crate::downstream::tap::{Busy, Desk};
+use crate::relay::answer::{Answer, Call, Serve};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+
+/// Which path is which upstream.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    paths: Box<[Box<str>]>,
+}
+
+impl Routes {
+    /// The paths, in the order of the configuration.
+    pub(crate) fn new(paths: impl Iterator<Item = Box<str>>) -> Self {
+        Self {
+            paths: paths.collect(),
+        }
+    }
+
+    /// The upstream whose path this is, the whole of it.
+    fn find(&self, path: &str) -> Option<usize> {
+        self.paths.iter().position(|known| **known == *path)
+    }
+}
+
+/// What an answer becomes on its connection.
+type Reply<S> = Response<AnswerBody<<S as Serve>::Body>>;
+
+/// Serves one HTTP/1 request. For an SSE answer it leaves a takeover on the desk and stays pending for good.
+pub(crate) async fn http1<S: Serve>(
+    front: Arc<Front<S>>,
+    desk: Arc<Desk>,
+    peer: IpAddr,
+    request: Request<Incoming>,
+) -> Result<Reply<S>, Infallible> {
+    let busy = desk.arrive();
+    let (body_end, after) = manners(&request);
+    let method = request.method().clone();
+    let has_body = !request.body().is_end_stream();
+    match answer(&front, &desk, peer, request).await {
+        Ok(Answer::Stream(opening)) if method != Method::HEAD => {
+            let after = if front.drain.has_begun() {
+                After::Close
+            } else {
+                after
+            };
+            desk.leave(Takeover::new(opening, body_end, after));
+            std::future::pending().await
+        }
+        Ok(answer) => {
+            let mut response = reply(answer, busy);
+            if front.drain.has_begun() {
+                close_after(&mut response);
+            }
+            Ok(response)
+        }
+        Err(reject) => {
+            front.refused(reject.word(), peer);
+            let mut response = reject.response();
+            // What may still come of a body is no request.
+            if has_body || front.drain.has_begun() {
+                close_after(&mut response);
+            }
+            Ok(response.map(|bytes| AnswerBody::new(Kind::Whole(bytes), busy)))
+        }
+    }
+}
+
+/// Serves one HTTP/2 request.
+pub(crate) async fn http2<S: Serve>(
+    front: Arc<Front<S>>,
+    desk: Arc<Desk>,
+    peer: IpAddr,
+    request: Request<Incoming>,
+) -> Result<Reply<S>, Infallible> {
+    let busy = desk.arrive();
+    Ok(match answer(&front, &desk, peer, request).await {
+        Ok(answer) => reply(answer, busy),
+        Err(reject) => {
+            front.refused(reject.word(), peer);
+            reject
+                .response()
+                .map(|bytes| AnswerBody::new(Kind::Whole(bytes), busy))
+        }
+    })
+}
+
+/// The connection ends with this answer.
+fn close_after<B>(response: &mut Response<B>) {
+    response
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("close"));
+}
+
+/// What the connection allows after this request.
+fn manners(request: &Request<Incoming>) -> (BodyEnd, After) {
+    if request.version() == Version::HTTP_10 {
+        return (BodyEnd::Closed, After::Close);
+    }
+    let close = request
+        .headers()
+        .get_all(CONNECTION)
+        .iter()
+        .flat_map(tokens)
+        .any(is_close);
+    (BodyEnd::Chunked, if close { After::Close } else { After::Reuse })
+}
+
+fn is_close(token: &str) -> bool {
+    token.eq_ignore_ascii_case("close")
+}
+
+async fn answer<S: Serve>(
+    front: &Front<S>,
+    desk: &Desk,
+    peer: IpAddr,
+    request: Request<Incoming>,
+) -> Result<Answer<S::Body>, Reject> {
+    let (mut head, body) = request.into_parts();
+    front.gate.judge(head.version, &head.uri, &head.headers)?;
+    let Some(upstream) = front.routes.find(head.uri.path()) else {
+        return Err(Reject::NoSuchPath {
+            paths: front.routes.paths.join("\n"),
+        });
+    };
+    if matches!(head.method, Method::CONNECT | Method::TRACE) {
+        return Err(Reject::MethodNotServed);
+    }
+    judge_lengths(&head.headers, desk)?;
+    strip_hop_by_hop(&mut head.headers);
+    let limits = &front.limits;
+    let body = match tokio::time::timeout(
+        limits.body_timeout,
+        read_whole(body, limits.body_bytes_max, front.bodies.share()),
+    )
+    .await
+    {
+        Ok(read) => read?,
+        Err(_) => return Err(Reject::BodyTooSlow),
+    };
+    let call = Call {
+        method: head.method,
+        query: head.uri.query().map(Into::into),
+        headers: head.headers,
+        body,
+        peer,
+    };
+    Ok(front.answers.serve(upstream, call).await)
+}
+
+/// Refuses what hyper lets through and a server behind or before us might read in another way.
+fn judge_lengths(fields: &HeaderMap, desk: &Desk) -> Result<(), Reject> {
+    let mut codings = fields.get_all(TRANSFER_ENCODING).iter();
+    let Some(coding) = codings.next() else {
+        return Ok(());
+    };
+    if desk.saw_two_lengths() || fields.contains_key(CONTENT_LENGTH) {
+        return Err(Reject::Malformed {
+            what: "both Transfer-Encoding and Content-Length",
+        });
+    }
+    if codings.next().is_some() || !coding.as_bytes().eq_ignore_ascii_case(b"chunked") {
+        return Err(Reject::CodingNotServed);
+    }
+    Ok(())
+}
+
+/// Reads a body whole. One that came in one piece is not copied.
+async fn read_whole(mut body: Incoming, bytes_max: usize, mut share: Share<'_>) -> Result<Bytes, Reject> {
+    let too_large = Reject::BodyTooLarge { bytes_max };
+    if body.size_hint().lower() > bytes_max as u64 {
+        return Err(too_large);
+    }
+    let mut pieces = Pieces::None;
+    while !body.is_end_stream() {
+        let Some(frame) = body.frame().await else { break };
+        let frame = frame.map_err(|_| Reject::BodyBroken)?;
+        // Trailers of a request mean nothing to MCP.
+        let Ok(data) = frame.into_data() else { continue };
+        let length = pieces.len() + data.len();
+        if length > bytes_max {
+            return Err(too_large);
+        }
+        share.fit(length).map_err(|NoRoom| Reject::TooManyBodies)?;
+        pieces.add(data);
+    }
+    Ok(pieces.join())
+}
+
+/// The pieces of a body so far.
+enum Pieces {
+    None,
+    One(Bytes),
+    Several(BytesMut),
+}
+
+impl Pieces {
+    fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::One(piece) => piece.len(),
+            Self::Several(joined) => joined.len(),
+        }
+    }
+
+    fn add(&mut self, data: Bytes) {
+        match self {
+            Self::None => *self = Self::One(data),
+            Self::One(first) => {
+                let mut joined = BytesMut::with_capacity(2 * (first.len() + data.len()));
+                joined.extend_from_slice(first);
+                joined.extend_from_slice(&data);
+                *self = Self::Several(joined);
+            }
+            Self::Several(joined) => joined.extend_from_slice(&data),
+        }
+    }
+
+    fn join(self) -> Bytes {
+        match self {
+            Self::None => Bytes::new(),
+            Self::One(piece) => piece,
+            Self::Several(joined) => joined.freeze(),
+        }
+    }
+}
+
+/// An answer as a response. A stream can only be one of HTTP/2 here, or the answer to a HEAD, which has no body.
+fn reply<P>(answer: Answer<P>, busy: Busy) -> Response<AnswerBody<P>> {
+    match answer {
+        Answer::Whole(mut response) => {
+            strip_hop_by_hop(response.headers_mut());
+            response.map(|bytes| AnswerBody::new(Kind::Whole(bytes), busy))
+        }
+        Answer::Passing(mut response) => {
+            strip_hop_by_hop(response.headers_mut());
+            response.map(|body| AnswerBody::new(Kind::Passing(body), busy))
+        }
+        Answer::Stream(opening) => {
+            let (sink, body) = sink_http2::channel();
+            opening.ticket.attach(Box::new(sink));
+            let mut response = Response::new(AnswerBody::new(Kind::Stream(body), busy));
+            *response.headers_mut() = opening.headers;
+            strip_hop_by_hop(response.headers_mut());
+            response
+        }
+        Answer::Refused(refused) => {
+            reject::refused(refused).map(|bytes| AnswerBody::new(Kind::Whole(bytes), busy))
+        }
+    }
+}
+
+/// Removes what speaks of this hop only, and what `Connection` names (RFC 9110, section 7.6.1).
+fn strip_hop_by_hop(fields: &mut HeaderMap) {
+    // A constant would be made anew, and dropped, for every name that is looked at.
+    static HOP: [HeaderName; 9] = [
+        CONNECTION,
+        TRANSFER_ENCODING,
+        UPGRADE,
+        TE,
+        TRAILER,
+        EXPECT,
+        KEEP_ALIVE,
+        PROXY_CONNECTION,
+        HTTP2_SETTINGS,
+    ];
+    // Most requests have one of these at most: looking at the names is cheaper than nine look-ups.
+    if !fields.keys().any(|name| HOP.contains(name)) {
+        return;
+    }
+    let named: Vec<HeaderName> = fields
+        .get_all(CONNECTION)
+        .iter()
+        .flat_map(tokens)
+        .filter_map(|token| token.parse().ok())
+        .collect();
+    for name in named.iter().chain(HOP.iter()) {
+        fields.remove(name);
+    }
+}
+
+/// The tokens of a list field. One that is no text has none.
+fn tokens(value: &HeaderValue) -> impl Iterator<Item = &str> {
+    value
+        .to_str()
+        .unwrap_or_default()
+        .split(',')
+        .map(str::trim)
+        .filter(|token| !token.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hop_by_hop_fields_go() {
+        #[track_caller]
+        fn check(before: &[(&str, &str)], after: &[&str]) {
+            let mut fields = HeaderMap::new();
+            for (name, value) in before {
+                fields.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+            }
+            strip_hop_by_hop(&mut fields);
+            let left: Vec<&str> = fields.keys().map(HeaderName::as_str).collect();
+            assert_eq!(left, after, "{before:?}");
+        }
+        check(&[("accept", "*/*"), ("host", "a")], &["accept", "host"]);
+        check(
+            &[
+                ("connection", "keep-alive"),
+                ("keep-alive", "timeout=5"),
+                ("x", "1"),
+            ],
+            &["x"],
+        );
+        check(
+            &[
+                ("connection", "close, X-Secret"),
+                ("connection", "y"),
+                ("x-secret", "1"),
+                ("y", "2"),
+            ],
+            &[],
+        );
+        check(
+            &[
+                ("te", "trailers"),
+                ("trailer", "z"),
+                ("upgrade", "h2c"),
+                ("http2-settings", "AA"),
+            ],
+            &[],
+        );
+        check(
+            &[
+                ("proxy-connection", "keep-alive"),
+                ("expect", "100-continue"),
+                ("z", "1"),
+            ],
+            &["z"],
+        );
+    }
+
+    #[test]
+    fn paths_match_whole() {
+        let routes = Routes::new(["/mcp", "/other/mcp"].into_iter().map(Into::into));
+        for (path, upstream) in [
+            ("/mcp", Some(0)),
+            ("/other/mcp", Some(1)),
+            ("/mcp/", None),
+            ("/MCP", None),
+            ("/mc", None),
+            ("/", None),
+            ("", None),
+            ("*", None),
+            ("//mcp", None),
+            ("/%6dcp", None),
+        ] {
+            assert_eq!(routes.find(path), upstream, "{path}");
+        }
+    }
+}
