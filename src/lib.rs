@@ -15,22 +15,22 @@
 //!
 //! | floor | room | what it is |
 //! |---|---|---|
-//! | 0 | `pure` | facts in, decisions out: codecs, ids, tokens, the replay window, the resume decision, a stream's life |
-//! | 1 | `config` | what the file says, checked, and what code may use of it |
-//! | 1 | `telemetry` | one vocabulary of metrics and log lines |
-//! | 1 | `net` | the port to the network: TCP and TLS here, simulated elsewhere |
-//! | 2 | `store` | where logs are kept; memory is the first |
-//! | 2 | `routing` | replicas: the table, the choice, their health |
-//! | 3 | `upstream` | an HTTP/1.1 client that knows whether a byte was written, and no stream or session |
-//! | 4 | `relay` | sessions, and the task that owns a stream |
-//! | 5 | `downstream` | clients: accepting, hyper, and the takeover of a client's socket for an event stream |
-//! | 5 | `admin` | health, readiness, metrics |
-//! | – | `app`, `cli` | the wiring, and the command line |
+//! | 0 | [`pure`] | facts in, decisions out: codecs, ids, tokens, the replay window, the resume decision, a stream's life |
+//! | 1 | [`config`] | what the file says, checked, and what code may use of it |
+//! | 1 | [`telemetry`] | one vocabulary of metrics and log lines |
+//! | 1 | [`net`] | the port to the network: TCP and TLS here, simulated elsewhere |
+//! | 2 | [`store`] | where logs are kept; memory is the first |
+//! | 2 | [`routing`] | replicas: the table, the choice, their health |
+//! | 3 | [`upstream`] | an HTTP/1.1 client that knows whether a byte was written, and no stream or session |
+//! | 4 | [`relay`] | sessions, and the task that owns a stream |
+//! | 5 | [`downstream`] | clients: accepting, hyper, and the takeover of a client's socket for an event stream |
+//! | 5 | [`admin`] | health, readiness, metrics |
+//! | – | [`app`], [`cli`] | the wiring, and the command line |
 //!
 //! # The path of an event
 //!
 //! One task owns a stream: the backend's body, the log's writer, and the client's connection, which *moves into* it
-//! (`relay`, `stream_task.rs`). A wake reads once from the backend, cuts chunks and lines in place, appends each event
+//! ([`relay`], `stream_task.rs`). A wake reads once from the backend, cuts chunks and lines in place, appends each event
 //! once to the log as a frame ready to be sent, and writes what the log promises to keep in one vectored write.
 //! There is no channel and no second task on the way, and a live event is only a wake-up: a reader reads the log at its
 //! position, so replay and live have no seam.
@@ -51,12 +51,14 @@
 //!
 //! # Start here
 //!
-//! To understand the decisions, read `pure::epoch`, `pure::event_id`, `pure::log`, `pure::resume`. To understand
-//! the program, read `app`, then `relay`. To write a client that knows what it got, read `pure::continuity`.
+//! To understand the decisions, read [`pure::epoch`], [`pure::event_id`], [`pure::log`], [`pure::resume`]. To understand
+//! the program, read [`app`], then [`relay`]. To write a client that knows what it got, read [`pure::continuity`].
 //!
 //! Next: `pure/mod.rs`.
 
 pub mod admin;
+pub mod app;
+pub mod cli;
 pub mod config;
 pub mod downstream;
 pub mod net;

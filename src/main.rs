@@ -1,5 +1,76 @@
-//! The story of a process; it begins when there is something to run.
-//! Law: nothing is decided here.
-//! Next: `lib.rs`.
+//! The story of a process: arguments, then what they ask for, then an exit code.
+//! Law: nothing is decided here. What a command does is in `cli.rs`, what a proxy is in `app.rs`.
+//! Next: `cli.rs`, `app.rs`.
 
-fn main() {}
+use std::io::Write;
+use std::process::ExitCode;
+
+use throughline::app::{App, Drained, StartError};
+use throughline::cli::{self, Command, Exit};
+use throughline::config::resolved::Config;
+use throughline::config::{self, Flags};
+use throughline::telemetry;
+
+fn main() -> ExitCode {
+    match cli::parse(std::env::args_os()) {
+        Ok(Command::Run(flags)) => run(&flags),
+        Ok(Command::Check(file)) => cli::check(&file),
+        Ok(Command::Decode(decode)) => cli::decode(&decode),
+        Err(exit) => exit,
+    }
+    .into()
+}
+
+fn run(flags: &Flags) -> Exit {
+    let (config, warnings) = match config::read(flags) {
+        Ok(read) => read,
+        Err(problems) => return complain(&problems, Exit::BadConfig),
+    };
+    if let Err(error) = telemetry::subscriber::set_up(&config.log) {
+        return complain(&error, Exit::BadConfig);
+    }
+    for warning in warnings {
+        tracing::warn!(key = warning.remark().key(), "{}", warning.remark().what());
+    }
+    let workers = match config.server.workers {
+        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        set => set,
+    };
+    // One worker needs no other's work: the simpler scheduler has less to do per wake.
+    let mut builder = if workers == 1 {
+        tokio::runtime::Builder::new_current_thread()
+    } else {
+        tokio::runtime::Builder::new_multi_thread()
+    };
+    match builder.worker_threads(workers).enable_all().build() {
+        Ok(runtime) => runtime.block_on(serve(config)),
+        Err(error) => complain(&error, Exit::Failed),
+    }
+}
+
+async fn serve(config: Config) -> Exit {
+    let stop = match cli::stop_signal() {
+        Ok(stop) => stop,
+        Err(error) => return complain(&error, Exit::Failed),
+    };
+    let app = match App::start(config).await {
+        Ok(app) => app,
+        Err(error @ (StartError::Serve(_) | StartError::Admin { .. })) => {
+            return complain(&error, Exit::CannotBind);
+        }
+        Err(error @ (StartError::UpstreamTls(_) | StartError::Keys(_))) => {
+            return complain(&error, Exit::BadConfig);
+        }
+    };
+    stop.await;
+    match app.drain().await {
+        Drained::InOrder => Exit::Done,
+        Drained::RanOut { .. } => Exit::DrainRanOut,
+    }
+}
+
+fn complain(what: &dyn std::fmt::Display, exit: Exit) -> Exit {
+    // Nothing can be done for a closed standard error.
+    let _ = writeln!(std::io::stderr(), "throughline: {what}");
+    exit
+}

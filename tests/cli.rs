@@ -1,0 +1,402 @@
+//! The program as a person or a script runs it: what it prints, where, and the number it ends with.
+//! Law: exit codes are promised, so they stand here as numbers.
+//! Next: `../src/cli.rs`.
+
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+use throughline::cli::Exit;
+use throughline::pure::epoch::{Epoch, Seq};
+use throughline::pure::event_id::{IdPrefix, StreamName, Uid};
+use throughline::pure::keys::{KeyId, KeyRing};
+use throughline::pure::revision::Revision;
+use throughline::pure::session_token::{self, Flags, ReplicaKey, Sealed};
+
+fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_throughline"))
+        .args(arguments)
+        .env_remove("THROUGHLINE_SECRET")
+        .envs(environment.iter().copied())
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
+        .output()
+        .unwrap()
+}
+
+/// Arguments, the number, and parts of what standard output and standard error hold.
+fn check(arguments: &[&str], code: i32, out: &[&str], err: &[&str]) {
+    check_in(arguments, &[], code, out, err);
+}
+
+fn check_in(arguments: &[&str], environment: &[(&str, &str)], code: i32, out: &[&str], err: &[&str]) {
+    let output = run(arguments, environment);
+    let said = String::from_utf8(output.stdout).unwrap();
+    let complained = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "{arguments:?}\n{said}\n{complained}"
+    );
+    for part in out {
+        assert!(said.contains(part), "{arguments:?}: no `{part}` in\n{said}");
+    }
+    for part in err {
+        assert!(
+            complained.contains(part),
+            "{arguments:?}: no `{part}` in\n{complained}"
+        );
+    }
+    assert!(
+        out.is_empty() == said.is_empty(),
+        "{arguments:?}: standard output\n{said}"
+    );
+    assert!(
+        err.is_empty() == complained.is_empty(),
+        "{arguments:?}: standard error\n{complained}"
+    );
+}
+
+#[test]
+fn exit_codes_are_promised() {
+    assert_eq!(Exit::ALL.map(Exit::code), [0, 1, 2, 3, 4, 5]);
+    let help = String::from_utf8(run(&["--help"], &[]).stdout).unwrap();
+    for exit in Exit::ALL {
+        assert!(help.contains(&format!("\n  {}  ", exit.code())), "{exit:?}");
+    }
+}
+
+#[test]
+fn help_and_usage() {
+    check(
+        &["--help"],
+        0,
+        &[
+            "Usage: throughline <COMMAND>",
+            "Examples:",
+            "Exit codes:",
+            "config/full.toml",
+        ],
+        &[],
+    );
+    check(
+        &["-h"],
+        0,
+        &["Usage: throughline <COMMAND>", "throughline --help"],
+        &[],
+    );
+    check(
+        &["--version"],
+        0,
+        &[concat!("throughline ", env!("CARGO_PKG_VERSION"))],
+        &[],
+    );
+    check(
+        &["run", "--help"],
+        0,
+        &["--upstream <URL>", "--set <KEY=VALUE>", "THROUGHLINE_SECRET"],
+        &[],
+    );
+    check(&["check", "--help"], 0, &["<FILE>"], &[]);
+    check(
+        &["decode", "--help"],
+        0,
+        &["<EVENT-ID>", "--session <TOKEN>"],
+        &[],
+    );
+    check(&[], 2, &[], &["Usage: throughline <COMMAND>"]);
+    check(&["run"], 2, &[], &["--config <FILE>|--upstream <URL>"]);
+    check(
+        &["run", "--config", "x", "--upstream", "http://a/mcp"],
+        2,
+        &[],
+        &["cannot be used with"],
+    );
+    check(&["chek", "x"], 2, &[], &["a similar subcommand exists: 'check'"]);
+    check(
+        &["run", "--secret", "x"],
+        2,
+        &[],
+        &["unexpected argument '--secret'"],
+    );
+}
+
+#[test]
+fn check_says_what_a_file_means() {
+    check(
+        &["check", "config/minimal.toml"],
+        0,
+        &[
+            "config/minimal.toml: good\n",
+            "http://127.0.0.1:8080/mcp -> mcp: http://127.0.0.1:3001/mcp, http://127.0.0.1:3002/mcp\n",
+            "http://127.0.0.1:9464/ -> health",
+        ],
+        &["warning: config/minimal.toml: secret: there is no secret"],
+    );
+    let secret = [("THROUGHLINE_SECRET", "0123456789abcdef")];
+    check_in(
+        &["check", "config/full.toml"],
+        &secret,
+        0,
+        &["config/full.toml: good"],
+        &[],
+    );
+    check(
+        &["check", "nowhere.toml"],
+        3,
+        &[],
+        &["error: nowhere.toml: can't be read: no such file"],
+    );
+    let short = [("THROUGHLINE_SECRET", "hush")];
+    check_in(
+        &["check", "config/full.toml"],
+        &short,
+        3,
+        &[],
+        &["the secret has 4 bytes", "1 problem"],
+    );
+    check(
+        &["run", "--upstream", "a:1", "--listen", "b"],
+        3,
+        &[],
+        &["--upstream a:1", "--listen b", "2 problems"],
+    );
+}
+
+const SECRET: &str = "a secret of more than 16 bytes";
+
+/// An event id and the token of its session, made with [`SECRET`] under the kid `k`.
+fn made(upstream: &str, uid: [u8; 16]) -> (String, String) {
+    let ring = KeyRing::new((KeyId::new(b'k').unwrap(), SECRET.as_bytes()), []).unwrap();
+    let facts = Sealed {
+        uid: Uid::new(uid),
+        issued: 1_700_000_000,
+        instance: 1,
+        flags: Flags::default(),
+        replica: ReplicaKey::of(upstream, "127.0.0.1:3001"),
+        revision: Revision::V2025_11_25,
+        backend_id: None,
+    };
+    let token = session_token::seal(ring.current(), upstream, &facts, [7; 24]).unwrap();
+    let stream = StreamName::parse("pi7").unwrap();
+    let prefix = IdPrefix::new(ring.current(), &facts.uid, Epoch::from_random(42), &stream);
+    let mut id = Vec::new();
+    prefix.event(Seq::new(3), &mut id);
+    (String::from_utf8(id).unwrap(), token)
+}
+
+#[test]
+fn decode_says_what_an_id_means() {
+    let (id, token) = made("mcp", [1; 16]);
+    let (_, other) = made("mcp", [2; 16]);
+    let (_, elsewhere) = made("tools", [1; 16]);
+    let secret = [("THROUGHLINE_SECRET", SECRET)];
+    let wrong = [("THROUGHLINE_SECRET", "another secret, long enough")];
+    check(
+        &["decode", &id],
+        0,
+        &[
+            "key         k\n",
+            "epoch       AAAAAAAAACo\n",
+            "the answer to request 7\n",
+            "position    3: ",
+            "not checked: give --session",
+        ],
+        &[],
+    );
+    let with = ["decode", &id, "--session", &token];
+    check_in(
+        &with,
+        &secret,
+        0,
+        &["belongs to  session 01010101 of upstream mcp (revision 2025-11-25"],
+        &[],
+    );
+    check_in(
+        &with,
+        &wrong,
+        1,
+        &["does not open with this secret for the upstream mcp"],
+        &[],
+    );
+    check(&with, 2, &["not checked: there is no secret"], &[]);
+    check_in(
+        &["decode", &id, "--session", &other],
+        &secret,
+        1,
+        &["NOT session 02020202", "cursor_foreign"],
+        &[],
+    );
+    check_in(
+        &["decode", &id, "--session", &elsewhere],
+        &secret,
+        1,
+        &["for the upstream mcp"],
+        &[],
+    );
+    let named = [
+        "decode",
+        &id,
+        "--session",
+        &elsewhere,
+        "--upstream",
+        "mcp",
+        "--upstream",
+        "tools",
+    ];
+    check_in(&named, &secret, 0, &["of upstream tools"], &[]);
+    check_in(
+        &["decode", &id, "--session", "x"],
+        &secret,
+        1,
+        &["is no session token"],
+        &[],
+    );
+    check(
+        &["decode", "x"],
+        1,
+        &[],
+        &["this is no event id", "cursor_unknown"],
+    );
+    check(
+        &["decode", &format!("{id}~")],
+        0,
+        &["the last event of its stream"],
+        &[],
+    );
+    check(
+        &["decode", "kAAAAAAAAACo.g.AAECAwQFBgcICQoL.0-x7"],
+        0,
+        &["GET stream", "a priming id (connection x7)"],
+        &[],
+    );
+    let config = [
+        "decode",
+        &id,
+        "--session",
+        &token,
+        "--config",
+        "config/full.toml",
+        "--secret-file",
+        "x",
+    ];
+    check(&config, 2, &[], &["cannot be used with"]);
+    check_in(
+        &config[..6],
+        &secret,
+        1,
+        &["made with the key k, which is not at hand"],
+        &[],
+    );
+}
+
+/// A proxy that runs, and what it writes to standard error.
+struct Running {
+    process: Child,
+    lines: Lines<BufReader<ChildStderr>>,
+}
+
+impl Running {
+    fn start(arguments: &[&str]) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_throughline"))
+            .args(arguments)
+            .env("THROUGHLINE_SECRET", SECRET)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        Self { process, lines }
+    }
+
+    /// The `address` of the next line with this message; every line until then is a JSON object.
+    fn address(&mut self, message: &str) -> String {
+        for line in self.lines.by_ref() {
+            let line: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+            if line["message"] == message {
+                return line["address"].as_str().unwrap().to_owned();
+            }
+        }
+        panic!("it ended without saying `{message}`");
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.process.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-s", name, &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    /// Waits for its end, reading what it still says.
+    fn end(mut self) -> Option<i32> {
+        self.lines.by_ref().for_each(drop);
+        self.process.wait().unwrap().code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended already unless a test failed.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn get(address: &str, path: &str) -> String {
+    let mut socket = TcpStream::connect(address).unwrap();
+    write!(
+        socket,
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_ends_in_order() {
+    for signal in ["TERM", "INT"] {
+        let flags = [
+            "run",
+            "--upstream",
+            "http://127.0.0.1:9/mcp",
+            "--listen",
+            "127.0.0.1:0",
+            "--admin",
+            "127.0.0.1:0",
+        ];
+        let mut running = Running::start(&flags);
+        let clients = running.address("listening");
+        let admin = running.address("listening for the operator");
+        assert!(get(&admin, "/healthz").starts_with("HTTP/1.1 200 "));
+        assert!(get(&admin, "/metrics").contains("throughline_sessions_live{upstream=\"mcp\"} 0\n"));
+        assert!(get(&clients, "/elsewhere").starts_with("HTTP/1.1 404 "));
+        assert!(get(&admin, "/metrics").contains("throughline_refused_total{why=\"no_such_path\"} 1\n"));
+        running.signal(signal);
+        assert_eq!(running.end(), Some(0), "{signal}");
+    }
+}
+
+#[test]
+fn an_address_in_use() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let upstream = ["run", "--upstream", "http://127.0.0.1:9/mcp"];
+    check(
+        &[&upstream[..], &["--admin", "off", "--listen", &address]].concat(),
+        4,
+        &[],
+        &[&address],
+    );
+    check(
+        &[&upstream[..], &["--listen", "127.0.0.1:0", "--admin", &address]].concat(),
+        4,
+        &[],
+        &[&address],
+    );
+}
