@@ -1,0 +1,38 @@
+//! The wire contract, played by hand: the real binary between a client and a backend that do exactly what a test says.
+//! Law: each behaviour of the contract has a test that fails without it. Nothing sleeps; nothing is decided by time.
+//! One file for each subject; a case from the field carries its number (C1, S1, I1, …).
+//! Next: `wire/session.rs`, then the cases in this order.
+
+#[path = "wire/backend.rs"]
+mod backend;
+#[path = "wire/client.rs"]
+mod client;
+#[path = "wire/peer.rs"]
+mod peer;
+#[path = "wire/proxy.rs"]
+mod proxy;
+#[path = "wire/session.rs"]
+mod session;
+
+#[path = "wire/answers.rs"]
+mod answers;
+#[path = "wire/by_hand.rs"]
+mod by_hand;
+#[path = "wire/clocks.rs"]
+mod clocks;
+#[path = "wire/doors.rs"]
+mod doors;
+#[path = "wire/drains.rs"]
+mod drains;
+#[path = "wire/gone.rs"]
+mod gone;
+#[path = "wire/ids.rs"]
+mod ids;
+#[path = "wire/listening.rs"]
+mod listening;
+#[path = "wire/requests.rs"]
+mod requests;
+#[path = "wire/restarts.rs"]
+mod restarts;
+#[path = "wire/tokens.rs"]
+mod tokens;
