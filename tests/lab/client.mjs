@@ -1,0 +1,60 @@
+// A real MCP client on the official TypeScript SDK: 1 (@modelcontextprotocol/sdk 1.x) or 2 (@modelcontextprotocol/client 2.x).
+// It is told and says the same as client.py, and judges as little. The SDK's own time limits are as they come, but for the call's:
+// whoever reads this decides when a call hangs.
+// Next: everything.cjs.
+//
+//     client.mjs SDK URL
+import readline from 'node:readline';
+import { load, say } from './lab.mjs';
+
+const [, , sdk, url] = process.argv;
+
+async function parts() {
+  if (sdk === '1') {
+    const base = '@modelcontextprotocol/sdk/dist/esm/';
+    const { Client } = await load(base + 'client/index.js');
+    const { StreamableHTTPClientTransport } = await load(base + 'client/streamableHttp.js');
+    const { LoggingMessageNotificationSchema } = await load(base + 'types.js');
+    return {
+      Client, Transport: StreamableHTTPClientTransport, onLog: LoggingMessageNotificationSchema,
+      callTool: (client, call, options) => client.callTool(call, undefined, options),
+    };
+  }
+  const { Client, StreamableHTTPClientTransport } = await load('@modelcontextprotocol/client/dist/index.mjs');
+  return {
+    Client, Transport: StreamableHTTPClientTransport, onLog: 'notifications/message',
+    callTool: (client, call, options) => client.callTool(call, options),
+  };
+}
+
+const words = error => `${error?.name ?? ''}: ${error?.message ?? error}` + (error?.data ? ' ' + JSON.stringify(error.data) : '');
+
+async function call(client, callTool, { tag, tool, arguments: given }) {
+  const options = { timeout: 3_600_000, onprogress: progress => say({ ev: 'progress', tag, p: progress.progress }) };
+  try {
+    const result = await callTool(client, { name: tool, arguments: given }, options);
+    say({ ev: 'answer', tag, outcome: result.isError ? 'tool_error' : 'result', text: result.content?.[0]?.text ?? '' });
+  } catch (error) {
+    say({ ev: 'answer', tag, outcome: 'error', text: words(error) });
+  }
+}
+
+try {
+  const { Client, Transport, onLog, callTool } = await parts();
+  const client = new Client({ name: 'lab-typescript', version: '1' }, { capabilities: {} });
+  const transport = new Transport(new URL(url));
+  client.onerror = error => say({ ev: 'onerror', text: words(error) });
+  client.setNotificationHandler(onLog, ({ params }) => say({ ev: 'log', logger: params.logger, level: params.level, data: params.data }));
+  await client.connect(transport);
+  say({ ev: 'ready', protocol: transport.protocolVersion });
+  for await (const line of readline.createInterface({ input: process.stdin })) {
+    const order = JSON.parse(line);
+    if (order.do !== 'call') break;
+    call(client, callTool, order);
+  }
+  say({ ev: 'left' });
+  process.exit(0);
+} catch (error) {
+  say({ ev: 'fatal', text: words(error) });
+  process.exit(1);
+}

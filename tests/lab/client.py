@@ -1,0 +1,94 @@
+"""A real MCP client on the official Python SDK, 1.x or 2.x: whichever the interpreter's environment holds.
+
+It does what it is told on standard input and says what it saw on standard output, one JSON object a line each;
+client.mjs speaks the same two vocabularies. It judges nothing: losses and repeats are counted by who reads it.
+Told:  {"do":"call","tag":..,"tool":..,"arguments":{..}} · {"do":"quit"}
+Says:  {"ev":"ready",..} · {"ev":"progress","tag","p"} · {"ev":"log","logger","data"} · {"ev":"answer","tag","outcome","text"} · {"ev":"fatal","text"}
+Next: client.mjs.
+
+    client.py URL
+"""
+
+import asyncio
+import importlib.metadata
+import json
+import logging
+import os
+import sys
+
+from mcp import ClientSession
+
+VERSION = importlib.metadata.version("mcp")
+logging.disable(logging.CRITICAL)
+
+
+def say(**fields):
+    print(json.dumps(fields, default=str), flush=True)
+
+
+def words(error):
+    """An error in one line; groups of one are opened."""
+    while getattr(error, "exceptions", None):
+        error = error.exceptions[0]
+    inner = getattr(error, "error", None)
+    data = getattr(inner, "data", None)
+    return f"{type(error).__name__}: {error}" + (f" {json.dumps(data, default=str)}" if data else "")
+
+
+async def on_log(params):
+    say(ev="log", logger=params.logger, level=params.level, data=params.data)
+
+
+async def call(session, tag, tool, arguments):
+    async def on_progress(progress, total, message):
+        say(ev="progress", tag=tag, p=progress)
+
+    try:
+        result = await session.call_tool(tool, arguments, progress_callback=on_progress)
+        failed = getattr(result, "is_error", None) or getattr(result, "isError", None)
+        text = result.content[0].text if result.content else ""
+        say(ev="answer", tag=tag, outcome="tool_error" if failed else "result", text=text)
+    except Exception as error:
+        say(ev="answer", tag=tag, outcome="error", text=words(error))
+
+
+async def lines():
+    reader = asyncio.StreamReader(limit=1 << 20)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        yield json.loads(line)
+
+
+async def obey(session):
+    tasks = []
+    async for order in lines():
+        if order["do"] == "call":
+            tasks.append(asyncio.create_task(call(session, order["tag"], order["tool"], order["arguments"])))
+        else:
+            break
+    say(ev="left")
+    os._exit(0)
+
+
+async def main(url):
+    if VERSION.startswith("2"):
+        from mcp import Client
+
+        async with Client(url, mode="legacy", logging_callback=on_log) as client:
+            say(ev="ready", sdk=VERSION, protocol=str(client.session.protocol_version))
+            await obey(client)
+    else:
+        from mcp.client.streamable_http import streamable_http_client
+
+        async with streamable_http_client(url) as (read, write, _):
+            async with ClientSession(read, write, logging_callback=on_log) as session:
+                answer = await session.initialize()
+                say(ev="ready", sdk=VERSION, protocol=answer.protocolVersion)
+                await obey(session)
+
+
+try:
+    asyncio.run(main(sys.argv[1]))
+except BaseException as error:
+    say(ev="fatal", text=words(error))
+    os._exit(1)

@@ -1,0 +1,134 @@
+// A real MCP server on the official TypeScript SDK: --sdk 1 (@modelcontextprotocol/sdk 1.x) or 2 (@modelcontextprotocol/server 2.x).
+// The transport and the sessions are the SDK's; only the two tools are ours. Same words, same tools and same end as server.py.
+// Next: client.py.
+//
+//     server.mjs --sdk 1|2 [--store none|memory] [--stateless]
+import { randomUUID } from 'node:crypto';
+import { parseArgs } from 'node:util';
+import { load, pause, require, say } from './lab.mjs';
+
+const { z } = require('zod');
+
+const { values: args } = parseArgs({
+  options: {
+    sdk: { type: 'string' },
+    store: { type: 'string', default: 'none' },
+    stateless: { type: 'boolean', default: false },
+  },
+});
+
+async function sdkOne() {
+  const base = '@modelcontextprotocol/sdk/dist/esm/';
+  const { McpServer } = await load(base + 'server/mcp.js');
+  const { StreamableHTTPServerTransport } = await load(base + 'server/streamableHttp.js');
+  const { isInitializeRequest } = await load(base + 'types.js');
+  return {
+    McpServer, Transport: StreamableHTTPServerTransport, isInitializeRequest, schema: shape => shape,
+    progress: extra => ({ token: extra._meta?.progressToken, notify: extra.sendNotification }),
+  };
+}
+
+async function sdkTwo() {
+  const { McpServer, isInitializeRequest } = await load('@modelcontextprotocol/server/dist/index.mjs');
+  const { NodeStreamableHTTPServerTransport } = await load('@modelcontextprotocol/node/dist/index.mjs');
+  return {
+    McpServer, Transport: NodeStreamableHTTPServerTransport, isInitializeRequest, schema: shape => z.object(shape),
+    progress: context => ({ token: context.mcpReq._meta?.progressToken, notify: message => context.mcpReq.notify(message) }),
+  };
+}
+
+const sdk = await (args.sdk === '1' ? sdkOne() : sdkTwo());
+
+// An event store whose ids sort as they were made.
+class MemoryStore {
+  events = [];
+  async storeEvent(stream, message) {
+    this.events.push({ stream, message });
+    return `${stream}/${this.events.length}`;
+  }
+  async replayEventsAfter(last, { send }) {
+    const [stream, number] = last.split('/');
+    for (let at = Number(number); at < this.events.length; at += 1) {
+      const event = this.events[at];
+      const empty = !event.message || Object.keys(event.message).length === 0;
+      if (event.stream === stream && !empty) await send(`${stream}/${at + 1}`, event.message);
+    }
+    return stream;
+  }
+}
+
+function makeServer() {
+  const server = new sdk.McpServer({ name: 'lab-typescript', version: '1' }, { capabilities: { logging: {} } });
+  const text = words => ({ content: [{ type: 'text', text: words }] });
+  server.registerTool(
+    'slow',
+    { description: 'so many progress notifications, then a result', inputSchema: sdk.schema({ tag: z.string(), steps: z.number(), interval_ms: z.number() }) },
+    async ({ tag, steps, interval_ms }, context) => {
+      const { token, notify } = sdk.progress(context);
+      say({ ev: 'began', tag });
+      for (let step = 1; step <= steps; step += 1) {
+        await pause(interval_ms);
+        if (token === undefined) continue;
+        const params = { progressToken: token, progress: step, total: steps, message: `${tag}:${step}` };
+        await notify({ method: 'notifications/progress', params }).catch(() => {});
+      }
+      say({ ev: 'ended', tag });
+      return text(`${tag}:done`);
+    },
+  );
+  const emitAll = async (tag, n, interval_ms) => {
+    for (let seq = 1; seq <= n; seq += 1) {
+      await pause(interval_ms);
+      await server.server.notification({ method: 'notifications/message', params: { level: 'info', data: { tag, seq } } });
+    }
+    say({ ev: 'emitted', tag, n });
+  };
+  server.registerTool(
+    'emit',
+    { description: 'so many numbered log notifications on the standalone GET stream; answers at once', inputSchema: sdk.schema({ tag: z.string(), n: z.number(), interval_ms: z.number() }) },
+    async ({ tag, n, interval_ms }) => {
+      emitAll(tag, n, interval_ms).catch(error => say({ ev: 'emit_failed', tag, text: String(error) }));
+      return text(`${tag}:emitting`);
+    },
+  );
+  return server;
+}
+
+const express = require('express');
+const app = express();
+app.use(express.json({ limit: '4mb' }));
+const store = args.store === 'memory' ? new MemoryStore() : undefined;
+const sessions = new Map();
+const refuse = (response, status, code, message) => response.status(status).json({ jsonrpc: '2.0', error: { code, message }, id: null });
+
+async function answer(request, response) {
+  if (args.stateless) {
+    if (request.method !== 'POST') return refuse(response, 405, -32000, 'Method not allowed.');
+    const transport = new sdk.Transport({ sessionIdGenerator: undefined });
+    await makeServer().connect(transport);
+    return transport.handleRequest(request, response, request.body);
+  }
+  const id = request.headers['mcp-session-id'];
+  if (id !== undefined) {
+    const transport = sessions.get(id);
+    return transport ? transport.handleRequest(request, response, request.body) : refuse(response, 404, -32001, 'Session not found');
+  }
+  if (!sdk.isInitializeRequest(request.body)) return refuse(response, 400, -32000, 'Bad Request: No valid session ID provided');
+  const transport = new sdk.Transport({
+    sessionIdGenerator: () => randomUUID(),
+    eventStore: store,
+    onsessioninitialized: made => sessions.set(made, transport),
+  });
+  transport.onclose = () => sessions.delete(transport.sessionId);
+  await makeServer().connect(transport);
+  return transport.handleRequest(request, response, request.body);
+}
+
+app.all('/mcp', (request, response) =>
+  answer(request, response).catch(error => {
+    say({ ev: 'failed', text: String(error) });
+    if (!response.headersSent) response.status(500).end();
+  }),
+);
+process.stdin.on('end', () => process.exit(0)).resume();
+const listener = app.listen(0, '127.0.0.1', () => say({ ev: 'listening', port: listener.address().port, path: '/mcp' }));

@@ -1,0 +1,110 @@
+"""A real MCP server on the official Python SDK, 1.x or 2.x: whichever the interpreter's environment holds.
+
+The transport, the sessions and the event-store contract are the SDK's; only the two tools are ours.
+It listens on a free loopback port, says so on standard output (one JSON object a line), and ends when its standard input closes.
+Absent on purpose: timing of its own beyond the interval that a call asks for.
+Next: server.mjs.
+
+    server.py [--store none|memory] [--stateless]
+"""
+
+import argparse
+import asyncio
+import importlib.metadata
+import json
+import logging
+import os
+import socket
+import sys
+import threading
+
+import anyio
+import uvicorn
+from mcp.server.streamable_http import EventMessage, EventStore
+
+TWO = importlib.metadata.version("mcp").startswith("2")
+if TWO:
+    from mcp.server.mcpserver import Context
+    from mcp.server.mcpserver import MCPServer as Server
+else:
+    from mcp.server.fastmcp import Context
+    from mcp.server.fastmcp import FastMCP as Server
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--store", default="none", choices=["none", "memory"])
+parser.add_argument("--stateless", action="store_true")
+args = parser.parse_args()
+
+
+def say(**fields):
+    print(json.dumps(fields), flush=True)
+
+
+def end_with_stdin():
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+class MemoryStore(EventStore):
+    """One store for all sessions, numbered ids: the shape that the SDK's documentation shows."""
+
+    def __init__(self):
+        self.events = []
+
+    async def store_event(self, stream_id, message):
+        self.events.append((stream_id, message))
+        return str(len(self.events))
+
+    async def replay_events_after(self, last_event_id, send_callback):
+        after = int(last_event_id) if last_event_id.isdigit() else 0
+        if not 0 < after <= len(self.events):
+            return None
+        stream_id = self.events[after - 1][0]
+        for number, (stream, message) in enumerate(self.events[after:], after + 1):
+            if stream == stream_id and message is not None:
+                await send_callback(EventMessage(message, str(number)))
+        return stream_id
+
+
+store = MemoryStore() if args.store == "memory" else None
+http = dict(stateless_http=args.stateless)
+server = Server("lab-python") if TWO else Server("lab-python", host="127.0.0.1", event_store=store, **http)
+running = set()
+
+
+@server.tool()
+async def slow(tag: str, steps: int, interval_ms: int, ctx: Context) -> str:
+    """So many progress notifications, then a result."""
+    say(ev="began", tag=tag)
+    for step in range(1, steps + 1):
+        await anyio.sleep(interval_ms / 1000)
+        await ctx.report_progress(step, steps, f"{tag}:{step}")
+    say(ev="ended", tag=tag)
+    return f"{tag}:done"
+
+
+@server.tool()
+async def emit(tag: str, n: int, interval_ms: int, ctx: Context) -> str:
+    """So many numbered log notifications on the standalone GET stream; answers at once."""
+    session = ctx.session
+
+    async def go():
+        for seq in range(1, n + 1):
+            await anyio.sleep(interval_ms / 1000)
+            await session.send_log_message("info", {"tag": tag, "seq": seq})
+        say(ev="emitted", tag=tag, n=n)
+
+    task = asyncio.get_running_loop().create_task(go())
+    running.add(task)
+    task.add_done_callback(running.discard)
+    return f"{tag}:emitting"
+
+
+logging.disable(logging.WARNING)
+app = server.streamable_http_app(event_store=store, **http) if TWO else server.streamable_http_app()
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen(128)
+threading.Thread(target=end_with_stdin, daemon=True).start()
+say(ev="listening", port=listener.getsockname()[1], path="/mcp", sdk=importlib.metadata.version("mcp"))
+uvicorn.Server(uvicorn.Config(app, log_level="error")).run(sockets=[listener])

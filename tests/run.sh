@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Installs what the tests need and runs every test, the fast ones first. `.ci/run` calls it. Safe to repeat.
+# Needs a Rust toolchain with a C compiler, and what tests/install.sh needs.
+#
+#   tests/run.sh            everything: about a quarter of an hour on two cores, most of it compiling
+#   tests/run.sh fast       without the real clients and servers
+set -euo pipefail
+cd "$(dirname "$0")/.."
+began=$SECONDS
+
+step() { printf '\n== %s (%d s)\n' "$1" "$((SECONDS - began))"; }
+
+for tool in rustfmt clippy; do
+  cargo "${tool/rustfmt/fmt}" --version >/dev/null 2>&1 || rustup component add "$tool"
+done
+
+step "format"
+cargo fmt --check
+
+step "lints"
+cargo clippy --locked --lib --bins --examples --benches --tests --test interop -- -D warnings
+
+step "unit, house, wire, config and README tests"
+cargo test --locked
+
+step "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet
+
+if [ "${1:-all}" = fast ]; then
+  step "done, fast tests only"
+  exit 0
+fi
+
+step "the quick start"
+cargo run --locked --release --example quickstart -- --once
+
+step "installation"
+cargo install --path . --locked --root target/installed
+
+step "packages of the real clients and servers"
+tests/install.sh
+
+step "interoperability"
+cargo test --locked --test interop
+
+step "done"
