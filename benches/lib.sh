@@ -1,0 +1,83 @@
+# Sourced: starts and stops what the comparison needs. It ends only processes whose pid it recorded itself.
+# Knobs (environment): PIN=1 LOAD_CPU=0 PROXY_CPU=1 pin the proxies to one core and everything else to the other.
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ROOT=$(cd "$HERE/.." && pwd)
+OUT=${OUT:-$ROOT/target/benches}
+RUN=$OUT/run
+BIN=$OUT/bed/release
+PROXY=${PROXY:-$ROOT/target/release/throughline}
+PIN=${PIN:-1}
+LOAD_CPU=${LOAD_CPU:-0}
+PROXY_CPU=${PROXY_CPU:-1}
+SOURCES=127.0.0.11,127.0.0.12,127.0.0.13,127.0.0.14
+mkdir -p "$RUN"
+ulimit -n "$(ulimit -Hn)"
+declare -A PIDS URLS COMMANDS
+
+build() {
+  cargo build --release --quiet --manifest-path "$HERE/bed/Cargo.toml" --target-dir "$OUT/bed" || exit 1
+  [ -n "${NO_BUILD:-}" ] || cargo build --release --quiet --manifest-path "$ROOT/Cargo.toml" --bin throughline || exit 1
+}
+on() { # on CPU COMMAND... : replaces the shell, so that the pid of the caller's & is the command's
+  local cpu=$1; shift
+  if [ "$PIN" = 1 ]; then exec taskset -c "$cpu" "$@"; else exec "$@"; fi
+}
+wait_port() { # ADDRESS PORT
+  for _ in $(seq 200); do (exec 3<>"/dev/tcp/$1/$2") 2>/dev/null && return 0; sleep 0.05; done
+  echo "nothing listens on $1:$2" >&2; return 1
+}
+free_ports() { # PORT... : another run beside this one would be measured instead
+  local port
+  for port in "$@"; do
+    if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then echo "port $port is taken: another run?" >&2; exit 3; fi
+  done
+}
+start_backends() {
+  free_ports 9101 9191 9192 8101 8102 8120
+  ( on "$LOAD_CPU" "$BIN/mockserver" --listen 127.0.0.1:9101 --admin 127.0.0.1:9191 ) >/dev/null 2>"$RUN/backend-a.err" & BACKEND_A=$!
+  ( on "$LOAD_CPU" "$BIN/mockserver" --listen 127.0.0.2:9101 --admin 127.0.0.1:9192 ) >/dev/null 2>"$RUN/backend-b.err" & BACKEND_B=$!
+  wait_port 127.0.0.1 9191 && wait_port 127.0.0.1 9192 || exit 1
+  PIDS[direct]=$BACKEND_A,$BACKEND_B
+  URLS[direct]=http://127.0.0.1:9101/mcp,http://127.0.0.2:9101/mcp
+}
+move() { # CPU PIDS(comma)
+  [ "$PIN" = 1 ] || return 0
+  local pid; for pid in ${2//,/ }; do taskset -a -p -c "$1" "$pid" >/dev/null; done
+}
+settings() { sed "s#@RUN@#$RUN#g" "$HERE/conf/$1" >"$RUN/$1"; echo "$RUN/$1"; }
+start_proxy() { # NAME
+  case $1 in
+    direct) return 0;;
+    nginx) COMMANDS[$1]="nginx -c $(settings nginx.conf)"; URLS[$1]=http://127.0.0.1:8101/mcp;;
+    haproxy) COMMANDS[$1]="haproxy -db -f $(settings haproxy.cfg)"; URLS[$1]=http://127.0.0.1:8102/mcp;;
+    throughline)
+      COMMANDS[$1]="$PROXY run --listen 127.0.0.1:8120 --upstream http://127.0.0.1:9101/mcp --upstream http://127.0.0.2:9101/mcp --admin off --set log.filter=warn ${FLAGS:-}"
+      URLS[$1]=http://127.0.0.1:8120/mcp;;
+  esac
+  [ -n "${COMMANDS[$1]:-}" ] || { echo "no proxy is called $1" >&2; return 1; }
+  ( on "$PROXY_CPU" ${COMMANDS[$1]} ) >"$RUN/$1.out" 2>&1 & PIDS[$1]=$!
+  local at=${URLS[$1]#http://}; at=${at%%/*}; wait_port "${at%:*}" "${at#*:}"
+}
+stop_proxy() { # NAME
+  [ "$1" != direct ] || return 0
+  local pid=${PIDS[$1]:-}; [ -n "$pid" ] || return 0
+  kill "$pid" 2>/dev/null
+  for _ in $(seq 60); do kill -0 "$pid" 2>/dev/null || break; sleep 0.05; done
+  kill -0 "$pid" 2>/dev/null && kill -9 "$pid" 2>/dev/null
+  wait "$pid" 2>/dev/null
+  unset "PIDS[$1]"
+}
+stop_all() {
+  local name pid
+  for name in "${!PIDS[@]}"; do stop_proxy "$name"; done
+  for pid in ${BACKEND_A:-} ${BACKEND_B:-}; do kill "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; done
+}
+load() { # NAME RESULTS MODE ARGUMENTS...
+  local name=$1 results=$2; shift 2
+  # Without a proxy the backends are what is measured: they get its core.
+  [ "$name" != direct ] || move "$PROXY_CPU" "${PIDS[direct]}"
+  ( on "$LOAD_CPU" timeout 100 "$BIN/loadgen" --name "$name" --target "${URLS[$name]}" --proxy-pid "${PIDS[$name]}" \
+      --mock-pid "$BACKEND_A,$BACKEND_B" --admin 127.0.0.1:9191,127.0.0.1:9192 --src "$SOURCES" "$@" ) >>"$results" \
+    || echo "{\"name\":\"$name\",\"mode\":\"$1\",\"failed\":true}" >>"$results"
+  [ "$name" != direct ] || move "$LOAD_CPU" "${PIDS[direct]}"
+}
