@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use super::{Decode, Exit, answer, complain};
 use crate::config::resolved::Secret;
 use crate::config::{self, Flags};
-use crate::pure::event_id::{Asked, EventId, Foreign, Mark, StreamName, epoch_text};
+use crate::pure::event_id::{Asked, EventId, Foreign, Mark, StreamName};
 use crate::pure::keys::{KeyId, KeyRing};
 use crate::pure::session_token::{self, NotOurs, Sealed};
 use crate::telemetry::names::SessionTag;
@@ -89,7 +89,7 @@ fn meaning(id: &EventId) -> String {
         ),
     };
     row(&mut out, "key", &id.kid.to_string());
-    row(&mut out, "epoch", &epoch_text(id.epoch));
+    row(&mut out, "epoch", &id.epoch.spelled());
     row(&mut out, "stream", &stream);
     row(&mut out, "position", &position);
     out

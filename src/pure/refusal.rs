@@ -6,7 +6,6 @@
 //! Next: `continuity.rs`.
 
 use crate::pure::epoch::{Epoch, Reason};
-use crate::pure::event_id::epoch_text;
 use crate::pure::rpc::{RequestId, quoted};
 use crate::pure::session_token::Declared;
 
@@ -146,7 +145,7 @@ impl Failure {
         let (word, outcome) = (self.word(), self.execution().as_str());
         match self {
             Self::Reset { epoch, reason: _ } => {
-                let epoch = epoch_text(epoch);
+                let epoch = epoch.spelled();
                 format!(r#"{{"reason":"{word}","epoch":"{epoch}","outcome":"{outcome}"}}"#)
             }
             Self::Lost { .. } | Self::Unserved { .. } => {
@@ -314,7 +313,7 @@ pub fn reset_notice(reason: Reason, epoch: Epoch) -> Vec<u8> {
 }
 
 fn reset_data(reason: Reason, epoch: Epoch) -> String {
-    let epoch = epoch_text(epoch);
+    let epoch = epoch.spelled();
     format!(r#"{{"reason":"{reason}","epoch":"{epoch}"}}"#)
 }
 

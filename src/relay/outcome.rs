@@ -127,7 +127,7 @@ impl<W: World> StreamTask<W> {
             } else {
                 EndMark::Open
             };
-            self.append(end, &refusal::error(id, failure), now);
+            self.append(end, b"", &refusal::error(id, failure), now);
         }
         if !open.is_empty() {
             self.relay
@@ -139,11 +139,19 @@ impl<W: World> StreamTask<W> {
         }
     }
 
-    fn append(&mut self, end: EndMark, data: &[u8], now: Millis) {
+    /// Appends events in our own name, or again.
+    pub(crate) fn tell(&mut self, what: Vec<Told>, now: Millis) {
+        for Told { event, data } in what {
+            self.append(EndMark::Open, &event, &data, now);
+        }
+    }
+
+    /// Appends one event behind what waits; it waits too while there is no room.
+    fn append(&mut self, end: EndMark, event: &[u8], data: &[u8], now: Millis) {
         let entry = Entry {
             prefix: self.prefix.as_bytes(),
             end,
-            event: b"",
+            event,
             data: Text::of(data),
         };
         let pushed = if self.spill.is_empty() {
@@ -153,28 +161,7 @@ impl<W: World> StreamTask<W> {
         };
         match pushed {
             Ok(seq) => self.counts.pushed(seq),
-            Err(Full) => self.spill.keep(end, b"", data),
-        }
-    }
-
-    /// Appends events in our own name, or again.
-    pub(crate) fn tell(&mut self, what: Vec<Told>, now: Millis) {
-        for Told { event, data } in what {
-            let entry = Entry {
-                prefix: self.prefix.as_bytes(),
-                end: EndMark::Open,
-                event: &event,
-                data: Text::of(&data),
-            };
-            let pushed = if self.spill.is_empty() {
-                self.log.push(entry, now)
-            } else {
-                Err(Full)
-            };
-            match pushed {
-                Ok(seq) => self.counts.pushed(seq),
-                Err(Full) => self.spill.keep(EndMark::Open, &event, &data),
-            }
+            Err(Full) => self.spill.keep(end, event, data),
         }
     }
 

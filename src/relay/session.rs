@@ -27,6 +27,7 @@ use crate::relay::turn::Told;
 use crate::relay::world::World;
 use crate::routing::{Replica, Seat};
 use crate::store::StreamKey;
+use crate::telemetry::names::SessionTag;
 
 /// One session.
 pub(crate) struct Session<W: World> {
@@ -90,8 +91,8 @@ impl<W: World> Session<W> {
     }
 
     /// Its name in logs: never the token.
-    pub(crate) fn label(&self) -> Label<'_> {
-        Label(&self.uid)
+    pub(crate) fn label(&self) -> SessionTag {
+        SessionTag::of(self.uid.as_bytes())
     }
 
     /// Its replica.
@@ -407,17 +408,5 @@ pub(crate) struct Busy<W: World> {
 impl<W: World> Drop for Busy<W> {
     fn drop(&mut self) {
         self.session.detached(self.relay.now());
-    }
-}
-
-/// A session in a log line: the last 32 bits of its uid, enough to tell sessions apart and no way into one.
-pub(crate) struct Label<'a>(&'a Uid);
-
-impl std::fmt::Display for Label<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for byte in &self.0.as_bytes()[12..] {
-            write!(f, "{byte:02x}")?;
-        }
-        Ok(())
     }
 }

@@ -253,12 +253,7 @@ impl IdPrefix {
     }
 }
 
-/// An epoch as it stands in ids, headers and error data: 11 characters of base64url.
-pub fn epoch_text(epoch: Epoch) -> String {
-    URL_SAFE_NO_PAD.encode(epoch.bits().to_be_bytes())
-}
-
-/// Reads an epoch as [`epoch_text`] spells it; `None` if it is not in that one spelling.
+/// Reads an epoch as [`Epoch::spelled`] spells it; `None` if it is not in that one spelling.
 pub fn epoch_from_text(text: &str) -> Option<Epoch> {
     Some(Epoch::from_random(u64::from_be_bytes(fixed(text.as_bytes())?)))
 }
@@ -266,7 +261,7 @@ pub fn epoch_from_text(text: &str) -> Option<Epoch> {
 /// What the MAC covers after the session's uid: `kid epoch "." stream`.
 fn covered(kid: KeyId, epoch: Epoch, stream: &StreamName, out: &mut Vec<u8>) {
     out.push(kid.as_byte());
-    out.extend_from_slice(epoch_text(epoch).as_bytes());
+    out.extend_from_slice(epoch.spelled().as_bytes());
     out.push(b'.');
     out.extend_from_slice(stream.spell().as_bytes());
 }
@@ -597,7 +592,7 @@ mod tests {
     fn an_epoch_has_one_text() {
         for (bits, text) in [(0, "AAAAAAAAAAA"), (1, "AAAAAAAAAAE"), (u64::MAX, "__________8")] {
             let epoch = Epoch::from_random(bits);
-            assert_eq!(epoch_text(epoch), text);
+            assert_eq!(epoch.spelled(), text);
             assert_eq!(epoch_from_text(text), Some(epoch));
         }
         for text in [
