@@ -20,6 +20,7 @@ use crate::pure::session::Ended;
 use crate::relay::Relay;
 use crate::relay::answer::Answer;
 use crate::relay::headers;
+use crate::relay::home::Home;
 use crate::relay::passing::{self, Content, Passing};
 use crate::relay::pool::{BackendAnswer, Request, Unanswered};
 use crate::relay::session::Session;
@@ -87,14 +88,15 @@ impl<W: World> Session<W> {
     /// # Errors
     /// [`Unanswered`] says whether it was sent.
     pub(crate) async fn send(&self, relay: &Arc<Relay<W>>, request: Request) -> Result<Sent<W>, Unanswered> {
-        let own = self.backend_id.as_ref();
-        let answer = if self.is_pinned() {
-            self.pool.send_to(self.replica(), own, request).await?
+        let home = self.home();
+        let own = home.backend_id.as_ref();
+        let answer = if self.is_pinned(&home) {
+            self.pool.send_to(&home.replica, own, request).await?
         } else {
             // Any replica takes any request: there is nothing that only one of them knows.
             self.pool.send_any(NOBODY, own, request, Deadline::Never).await?.1
         };
-        self.judge(relay, answer).await
+        self.judge(relay, &home, answer).await
     }
 
     /// The same, once: nobody waits for a replica that is away.
@@ -107,16 +109,17 @@ impl<W: World> Session<W> {
         mut request: Request,
         deadline: Deadline,
     ) -> Result<Sent<W>, Unanswered> {
+        let home = self.home();
         let answer = self
             .pool
-            .send_once(self.replica(), self.backend_id.as_ref(), &mut request, deadline)
+            .send_once(&home.replica, home.backend_id.as_ref(), &mut request, deadline)
             .await?;
-        self.judge(relay, answer).await
+        self.judge(relay, &home, answer).await
     }
 
-    fn is_pinned(&self) -> bool {
+    fn is_pinned(&self, home: &Home) -> bool {
         match self.pool.config.sessions {
-            Sessions::Replica => self.backend_id.is_some(),
+            Sessions::Replica => home.backend_id.is_some(),
             Sessions::Shared | Sessions::None => false,
         }
     }
@@ -124,14 +127,15 @@ impl<W: World> Session<W> {
     async fn judge(
         &self,
         relay: &Arc<Relay<W>>,
+        home: &Home,
         mut answer: BackendAnswer<W>,
     ) -> Result<Sent<W>, Unanswered> {
         let status = answer.head.status;
         let doubtful = match status {
-            StatusCode::NOT_FOUND if self.backend_id.is_some() => return Ok(self.gone(relay)),
-            StatusCode::BAD_REQUEST => self.backend_id.is_some(),
+            StatusCode::NOT_FOUND if home.backend_id.is_some() => return Ok(self.gone(relay)),
+            StatusCode::BAD_REQUEST => home.backend_id.is_some(),
             StatusCode::UNAUTHORIZED => {
-                self.backend_id.is_some() && !answer.head.headers.contains_key(WWW_AUTHENTICATE)
+                home.backend_id.is_some() && !answer.head.headers.contains_key(WWW_AUTHENTICATE)
             }
             _ => false,
         };

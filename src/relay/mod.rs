@@ -40,6 +40,7 @@ mod dispatch;
 mod exchange;
 mod get;
 mod headers;
+mod home;
 mod idle;
 mod initialize;
 mod intake;

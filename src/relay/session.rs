@@ -19,6 +19,7 @@ use crate::pure::stream::attach::Patience;
 use crate::pure::stream::reset::{self, Listener};
 use crate::pure::stream::{Agent, Early, Greeting};
 use crate::relay::Relay;
+use crate::relay::home::{Home, Homes};
 use crate::relay::mailbox::{Command, EndCause, Mailbox};
 use crate::relay::pool::Pool;
 use crate::relay::said::Note;
@@ -36,8 +37,7 @@ pub(crate) struct Session<W: World> {
     pub(crate) uid: Uid,
     pub(crate) token: HeaderValue,
     pub(crate) revision: Revision,
-    pub(crate) backend_id: Option<HeaderValue>,
-    seat: Seat,
+    homes: Homes,
     record: Mutex<Record<Arc<Mailbox>>>,
     /// What a re-opened upstream GET needs of the newest client's: its credential and its revision, copied.
     credential: Mutex<Box<[(HeaderName, HeaderValue)]>>,
@@ -76,8 +76,7 @@ impl<W: World> Session<W> {
             uid: facts.uid,
             token,
             revision: facts.revision,
-            backend_id,
-            seat,
+            homes: Homes::new(seat, backend_id),
             record: Mutex::new(Record::new(origin, facts.flags, facts.issued, now)),
             credential: Mutex::default(),
             early: Mutex::new(early),
@@ -95,9 +94,14 @@ impl<W: World> Session<W> {
         SessionTag::of(self.uid.as_bytes())
     }
 
-    /// Its replica.
-    pub(crate) fn replica(&self) -> &Arc<Replica> {
-        self.seat.replica()
+    /// Where it lives now.
+    pub(crate) fn home(&self) -> Arc<Home> {
+        self.homes.now()
+    }
+
+    /// Its replica now.
+    pub(crate) fn replica(&self) -> Arc<Replica> {
+        Arc::clone(&self.homes.now().replica)
     }
 
     /// The key of one of its streams' logs. There is one standalone stream, whose newest life stands for it; but every
