@@ -5,10 +5,14 @@
 
 pub mod generation;
 pub mod life;
+pub mod loss;
+pub mod opening;
 pub mod streams;
 pub mod subscriptions;
 
 pub use generation::{Generation, Restored};
 pub use life::{Busy, Ended, Expiry, Lifetimes, Phase, Record, Sticky};
+pub use loss::{Asks, LossCause, Losses, OnSessionLoss};
+pub use opening::{Opening, Server};
 pub use streams::{Full, Known, Origin, Stage, Streams, Written};
 pub use subscriptions::{Remembered, Subscriptions};
