@@ -16,19 +16,21 @@ use tracing::info;
 use crate::config::resolved::Sessions;
 use crate::pure::refusal::{self, Withdrawal};
 use crate::pure::rpc::RequestId;
-use crate::pure::session::Ended;
+use crate::pure::session::{Asks, Generation, LossCause, OnSessionLoss};
 use crate::relay::Relay;
-use crate::relay::answer::Answer;
+use crate::relay::answer::{Answer, NotExecuted};
 use crate::relay::headers;
 use crate::relay::home::Home;
 use crate::relay::passing::{self, Content, Passing};
 use crate::relay::pool::{BackendAnswer, Request, Unanswered};
+use crate::relay::recover::{self, Fit, Lost};
 use crate::relay::session::Session;
+use crate::relay::standing::Ready;
 use crate::relay::world::World;
 use crate::upstream::Deadline;
 
 /// Whose address stands for a session in the choice of a replica: the session's, not its client's, so nobody's.
-const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+pub(crate) const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// How long a backend may take to hear of a cancel.
 const CANCEL_MAX: Duration = Duration::from_secs(5);
@@ -39,8 +41,14 @@ pub(crate) enum Sent<W: World> {
     Answer(BackendAnswer<W>),
     /// The backend's answer, which had to be read to be understood.
     Whole(WholeAnswer),
-    /// The backend does not know the session; it has ended here too.
+    /// The session is over.
     SessionGone,
+    /// It was not sent: the model must be told first that the session was lost.
+    Refused,
+    /// It was not executed: the session was lost before, and goes on.
+    NotRun,
+    /// Another start of the backend answered it, which knows nothing of the session: what came of it means nothing.
+    Strange,
 }
 
 /// An answer that was read whole.
@@ -82,29 +90,108 @@ impl WholeAnswer {
     }
 }
 
+/// What a backend's answer is, as far as the session is concerned.
+pub(crate) enum Understood<W: World> {
+    /// An answer; its body is still to be read.
+    Answer(BackendAnswer<W>),
+    /// An answer that had to be read to be understood.
+    Whole(WholeAnswer),
+    /// It does not know the session: it has executed nothing.
+    Gone,
+    /// It bears the sign of another start of the backend than the session's: it knows nothing of the session, and has
+    /// executed what it was asked.
+    OtherInstance,
+}
+
 impl<W: World> Session<W> {
-    /// Sends a request of this session, waiting for its replica if that refuses connections.
+    /// Sends a request of this session, waiting for its replica if that refuses connections, and for the session if it
+    /// is being begun anew.
     ///
     /// # Errors
     /// [`Unanswered`] says whether it was sent.
-    pub(crate) async fn send(&self, relay: &Arc<Relay<W>>, request: Request) -> Result<Sent<W>, Unanswered> {
-        let home = self.home();
-        let own = home.backend_id.as_ref();
-        let answer = if self.is_pinned(&home) {
-            self.pool.send_to(&home.replica, own, request).await?
-        } else {
-            // Any replica takes any request: there is nothing that only one of them knows.
-            self.pool.send_any(NOBODY, own, request, Deadline::Never).await?.1
-        };
-        self.judge(relay, &home, answer).await
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        relay: &Arc<Relay<W>>,
+        mut request: Request,
+    ) -> Result<Sent<W>, Unanswered> {
+        self.call(relay, &mut request, Asks::Other).await.1
     }
 
-    /// The same, once: nobody waits for a replica that is away.
+    /// The same, and which life of the session it was sent in.
+    pub(crate) async fn call(
+        self: &Arc<Self>,
+        relay: &Arc<Relay<W>>,
+        request: &mut Request,
+        asks: Asks,
+    ) -> (Generation, Result<Sent<W>, Unanswered>) {
+        loop {
+            let home = match self.ready(relay, asks, &request.headers).await {
+                Ready::Go(home) => home,
+                not => return (self.home().generation, not_ready(not)),
+            };
+            let generation = home.generation;
+            if generation > Generation::FIRST && recover::fit(self, generation, asks, request) == Fit::Nothing
+            {
+                return (generation, Ok(Sent::NotRun));
+            }
+            let own = home.backend_id.as_ref();
+            let answered = if self.is_pinned(&home) {
+                self.pool.send_to(&home.replica, own, request).await
+            } else {
+                // Any replica takes any request: there is nothing that only one of them knows.
+                let sent = self.pool.send_any(NOBODY, own, request, Deadline::Never).await;
+                sent.map(|(_, answer)| answer)
+            };
+            let answer = match answered {
+                Ok(answer) => answer,
+                // A session that can't be begun anew waits for its replica: it may be back with its sessions.
+                Err(Unanswered::NotSent(NotExecuted::Unavailable))
+                    if self.is_pinned(&home) && self.opening.is_some() =>
+                {
+                    match relay.lost(self, generation, LossCause::Unreachable) {
+                        Lost::Over => return (generation, Ok(Sent::SessionGone)),
+                        // Not a byte of it was written: it may go to the session's next home.
+                        Lost::GoesOn => continue,
+                    }
+                }
+                Err(why) => {
+                    if let Unanswered::Lost(_) = why {
+                        self.standing.doubt();
+                    }
+                    return (generation, Err(why));
+                }
+            };
+            return match self.judge(relay, &home, answer).await {
+                Ok(Sent::NotRun) => (generation, self.not_run(relay, request, asks).await),
+                judged => (generation, judged),
+            };
+        }
+    }
+
+    /// The backend had lost the session when this request came there: nothing was executed, and it is not sent again.
+    /// What its client is told depends on what becomes of the session.
+    async fn not_run(
+        self: &Arc<Self>,
+        relay: &Arc<Relay<W>>,
+        request: &Request,
+        asks: Asks,
+    ) -> Result<Sent<W>, Unanswered> {
+        match self.ready(relay, Asks::Other, &request.headers).await {
+            Ready::Gone => Ok(Sent::SessionGone),
+            Ready::Denied(answer) => Ok(Sent::Whole(answer)),
+            Ready::Go(_) | Ready::Refuse | Ready::Late(_) => match (asks, self.loss_rule()) {
+                (Asks::Tool, OnSessionLoss::Announce) => Ok(Sent::Refused),
+                (Asks::Tool | Asks::Other | Asks::Notices, _) => Ok(Sent::NotRun),
+            },
+        }
+    }
+
+    /// The same as [`Session::send`], once: nobody waits for a replica that is away.
     ///
     /// # Errors
     /// As [`Session::send`].
     pub(crate) async fn send_once(
-        &self,
+        self: &Arc<Self>,
         relay: &Arc<Relay<W>>,
         mut request: Request,
         deadline: Deadline,
@@ -117,7 +204,8 @@ impl<W: World> Session<W> {
         self.judge(relay, &home, answer).await
     }
 
-    fn is_pinned(&self, home: &Home) -> bool {
+    /// Whether only one replica knows it.
+    pub(crate) fn is_pinned(&self, home: &Home) -> bool {
         match self.pool.config.sessions {
             Sessions::Replica => home.backend_id.is_some(),
             Sessions::Shared | Sessions::None => false,
@@ -125,22 +213,46 @@ impl<W: World> Session<W> {
     }
 
     async fn judge(
-        &self,
+        self: &Arc<Self>,
         relay: &Arc<Relay<W>>,
         home: &Home,
-        mut answer: BackendAnswer<W>,
+        answer: BackendAnswer<W>,
     ) -> Result<Sent<W>, Unanswered> {
+        Ok(match self.understand(home, answer).await {
+            Understood::Answer(answer) => Sent::Answer(answer),
+            Understood::Whole(answer) => Sent::Whole(answer),
+            Understood::Gone => {
+                info!(session = %self.label(), upstream = %self.pool.config.name, "backend does not know the session any more");
+                match relay.lost(self, home.generation, LossCause::Gone) {
+                    Lost::Over => Sent::SessionGone,
+                    Lost::GoesOn => Sent::NotRun,
+                }
+            }
+            Understood::OtherInstance => {
+                let _ = relay.lost(self, home.generation, LossCause::Restarted);
+                Sent::Strange
+            }
+        })
+    }
+
+    /// What an answer to a request of this session, sent to this home, says of the session.
+    pub(crate) async fn understand(&self, home: &Home, mut answer: BackendAnswer<W>) -> Understood<W> {
+        let Some(_) = &home.backend_id else {
+            return Understood::Answer(answer);
+        };
         let status = answer.head.status;
         let doubtful = match status {
-            StatusCode::NOT_FOUND if home.backend_id.is_some() => return Ok(self.gone(relay)),
-            StatusCode::BAD_REQUEST => home.backend_id.is_some(),
-            StatusCode::UNAUTHORIZED => {
-                home.backend_id.is_some() && !answer.head.headers.contains_key(WWW_AUTHENTICATE)
-            }
+            StatusCode::NOT_FOUND => return Understood::Gone,
+            StatusCode::BAD_REQUEST => true,
+            StatusCode::UNAUTHORIZED => !answer.head.headers.contains_key(WWW_AUTHENTICATE),
             _ => false,
         };
         if !doubtful {
-            return Ok(Sent::Answer(answer));
+            let header = self.pool.config.session.instance_header.as_deref();
+            if self.is_pinned(home) && home.is_contradicted_by(&answer.head.headers, header) {
+                return Understood::OtherInstance;
+            }
+            return Understood::Answer(answer);
         }
         let fields = std::mem::take(&mut answer.head.headers);
         let body = match passing::content::<W>(answer).await {
@@ -149,16 +261,19 @@ impl<W: World> Session<W> {
             Ok(Content::More(_)) | Err(_) => Bytes::new(),
         };
         if says_gone(status, &body) {
-            Ok(self.gone(relay))
+            Understood::Gone
         } else {
-            Ok(Sent::Whole(WholeAnswer { status, fields, body }))
+            Understood::Whole(WholeAnswer { status, fields, body })
         }
     }
+}
 
-    fn gone(&self, relay: &Arc<Relay<W>>) -> Sent<W> {
-        info!(session = %self.label(), upstream = %self.pool.config.name, "backend does not know the session any more");
-        relay.end_session(self, Ended::BackendLost);
-        Sent::SessionGone
+fn not_ready<W: World>(why: Ready) -> Result<Sent<W>, Unanswered> {
+    match why {
+        Ready::Go(_) | Ready::Refuse => Ok(Sent::Refused),
+        Ready::Gone => Ok(Sent::SessionGone),
+        Ready::Denied(answer) => Ok(Sent::Whole(answer)),
+        Ready::Late(why) => Err(Unanswered::NotSent(why)),
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::{debug, warn};
 
 use crate::config::resolved;
@@ -28,6 +29,9 @@ const RETRY_BASE: Duration = Duration::from_millis(50);
 /// Longest wait between two tries.
 const RETRY_CAP: Duration = Duration::from_secs(1);
 
+/// Pings and new beginnings under way with one upstream: a replica that is just back must not be asked by all at once.
+const OWN_AT_ONCE_MAX: usize = 16;
+
 /// An answer of a backend in this world.
 pub(crate) type BackendAnswer<W> = Incoming<<<W as World>::Net as Net>::Io>;
 
@@ -43,6 +47,7 @@ pub struct Pool<W: World> {
     pub(crate) instruments: Arc<UpstreamInstruments>,
     client: Arc<Client<W::Net>>,
     world: Arc<W>,
+    few: Semaphore,
 }
 
 /// What is sent to a backend: everything but the session id and the fields that depend on the replica.
@@ -130,6 +135,7 @@ impl<W: World> Pool<W> {
             instruments,
             client,
             world,
+            few: Semaphore::new(OWN_AT_ONCE_MAX),
         })
     }
 
@@ -151,6 +157,12 @@ impl<W: World> Pool<W> {
     /// Its configuration.
     pub const fn config(&self) -> &Arc<resolved::Upstream> {
         &self.config
+    }
+
+    /// A turn for requests of our own that a whole crowd of sessions may want to send at one moment.
+    pub(crate) async fn few_at_a_time(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.few.acquire().await.ok()
     }
 
     fn chance(&self) -> u64 {
@@ -188,16 +200,13 @@ impl<W: World> Pool<W> {
         &self,
         replica: &Arc<Replica>,
         session: Option<&HeaderValue>,
-        mut request: Request,
+        request: &mut Request,
     ) -> Result<BackendAnswer<W>, Unanswered> {
         let mut backoff = Backoff::new(RETRY_BASE, RETRY_CAP);
         // The clock is read when something goes wrong, not for each call.
         let mut until = None;
         loop {
-            let error = match self
-                .send_once(replica, session, &mut request, Deadline::Never)
-                .await
-            {
+            let error = match self.send_once(replica, session, request, Deadline::Never).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
@@ -223,7 +232,7 @@ impl<W: World> Pool<W> {
         &self,
         from: IpAddr,
         session: Option<&HeaderValue>,
-        mut request: Request,
+        request: &mut Request,
         deadline: Deadline,
     ) -> Result<(Seat, BackendAnswer<W>), Unanswered> {
         let asker = Asker {
@@ -237,7 +246,7 @@ impl<W: World> Pool<W> {
                 return Err(last);
             };
             let seat = replica.seat();
-            match self.send_once(&replica, session, &mut request, deadline).await {
+            match self.send_once(&replica, session, request, deadline).await {
                 Ok(answer) => return Ok((seat, answer)),
                 Err(error @ SendError::Unknown(_)) => return Err(error.into()),
                 Err(error @ SendError::NotSent(_)) => {

@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::pure::epoch::Reason;
 use crate::pure::event_id::{Rid, StreamName};
 use crate::pure::rpc::RequestId;
+use crate::pure::session::{Asks, Generation};
 use crate::pure::stream::{Agent, Life};
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, NotExecuted, Refused};
@@ -21,6 +23,7 @@ use crate::relay::exchange::Sent;
 use crate::relay::headers;
 use crate::relay::passing::{self, Passing};
 use crate::relay::pool::{BackendAnswer, Request, Unanswered};
+use crate::relay::refuse::{self, Refusing};
 use crate::relay::said::Said;
 use crate::relay::session::Session;
 use crate::relay::source::Source;
@@ -39,10 +42,14 @@ pub(crate) async fn post<W: World>(
     match said {
         // Not JSON-RPC: the backend's to judge.
         Said::Unreadable | Said::Nothing => plain(relay, session, request).await,
-        Said::Initialize { id } => execute(relay, session, request, Asking { ids: vec![id], agent }).await,
+        Said::Initialize { id } => {
+            let ids = vec![id];
+            execute(relay, session, (request, Asks::Other), Asking { ids, agent }).await
+        }
         Said::Requests { ids, note } => {
+            let asks = note.asks();
             session.note(note);
-            execute(relay, session, request, Asking { ids, agent }).await
+            execute(relay, session, (request, asks), Asking { ids, agent }).await
         }
         Said::Notices { cancelled } => {
             let answer = notify(relay, session, request).await;
@@ -70,7 +77,9 @@ async fn plain<W: World>(
         Ok(Sent::Answer(incoming)) => pass_on(incoming).await,
         Ok(Sent::Whole(answer)) => answer.into_answer(),
         Ok(Sent::SessionGone) => Answer::Refused(Refused::SessionGone),
-        Err(_) => Answer::Refused(Refused::BackendUnreachable),
+        Ok(Sent::Refused | Sent::NotRun | Sent::Strange) | Err(_) => {
+            Answer::Refused(Refused::BackendUnreachable)
+        }
     }
 }
 
@@ -85,10 +94,16 @@ async fn pass_on<W: World>(incoming: BackendAnswer<W>) -> Answer<Passing<W>> {
 async fn notify<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    request: Request,
+    mut request: Request,
 ) -> Answer<Passing<W>> {
-    match session.send(relay, request).await {
+    let until = Instant::now() + session.pool.config.exchange.replica_retry_max;
+    let _in_line = match session.standing.line_up(session.label(), until).await {
+        Ok(place) => place,
+        Err(why) => return dropped(session, why.as_str()),
+    };
+    match session.call(relay, &mut request, Asks::Notices).await.1 {
         Ok(Sent::SessionGone) => Answer::Refused(Refused::SessionGone),
+        Ok(Sent::Refused | Sent::NotRun | Sent::Strange) => dropped(session, "backend_lost"),
         // A credential that is not accepted is the client's to know.
         Ok(Sent::Answer(incoming))
             if matches!(
@@ -108,9 +123,16 @@ async fn notify<W: World>(
         Ok(Sent::Whole(answer)) => accepted(session, answer.status()),
         Err(why) => {
             warn!(session = %session.label(), ?why, "notification was lost on its way to the backend");
-            passing::whole(StatusCode::ACCEPTED, HeaderMap::new(), Bytes::new())
+            dropped(session, "lost")
         }
     }
+}
+
+/// It belongs to what is gone, or could not be sent: its client need not know.
+fn dropped<W: World>(session: &Session<W>, why: &str) -> Answer<Passing<W>> {
+    session.pool.instruments.notices_dropped.one();
+    debug!(session = %session.label(), why, "a notification or an answer was dropped");
+    passing::whole(StatusCode::ACCEPTED, HeaderMap::new(), Bytes::new())
 }
 
 fn accepted<W: World>(session: &Session<W>, status: StatusCode) -> Answer<Passing<W>> {
@@ -124,7 +146,7 @@ fn accepted<W: World>(session: &Session<W>, status: StatusCode) -> Answer<Passin
 async fn execute<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    request: Request,
+    (mut request, asks): (Request, Asks),
     asking: Asking,
 ) -> Answer<Passing<W>> {
     let ids = asking.ids;
@@ -133,7 +155,8 @@ async fn execute<W: World>(
         let why = NotExecuted::Overloaded;
         return Answer::Refused(Refused::NotExecuted { ids, why });
     }
-    let Some(sent) = relay.running.within(session.send(relay, request)).await else {
+    let sending = session.call(relay, &mut request, asks);
+    let Some((generation, sent)) = relay.running.within(sending).await else {
         let reason = Reason::OwnerLost;
         return Answer::Refused(Refused::OutcomeUnknown { ids, reason });
     };
@@ -141,6 +164,17 @@ async fn execute<W: World>(
         Ok(Sent::Answer(incoming)) => incoming,
         Ok(Sent::Whole(answer)) => return answer.into_answer(),
         Ok(Sent::SessionGone) => return Answer::Refused(Refused::SessionGone),
+        Ok(Sent::NotRun) => return refuse::not_run(&ids),
+        Ok(Sent::Strange) => return Answer::Refused(lost(ids)),
+        Ok(Sent::Refused) => {
+            let refusing = Refusing {
+                ids: &ids,
+                body: &request.body,
+                fields: &request.headers,
+                agent: asking.agent,
+            };
+            return refuse::tell(relay, session, &refusing);
+        }
         Err(Unanswered::NoReplica) => {
             return Answer::Refused(Refused::NotExecuted {
                 ids,
@@ -156,7 +190,7 @@ async fn execute<W: World>(
         return stream(
             relay,
             session,
-            incoming,
+            (incoming, generation),
             Asking {
                 ids,
                 agent: asking.agent,
@@ -183,7 +217,7 @@ fn lost(ids: Vec<RequestId>) -> Refused {
 async fn stream<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    incoming: BackendAnswer<W>,
+    (incoming, generation): (BackendAnswer<W>, Generation),
     asking: Asking,
 ) -> Answer<Passing<W>> {
     let Asking { ids, agent } = asking;
@@ -198,7 +232,13 @@ async fn stream<W: World>(
     let source = Source::Reading(Box::new(body));
     let life = Life::post(ids.clone());
     let place = Place::new(relay, name);
-    let mut task = match StreamTask::open(relay, session, place, Beginning { life, source, agent }).await {
+    let beginning = Beginning {
+        life,
+        source,
+        agent,
+        generation,
+    };
+    let mut task = match StreamTask::open(relay, session, place, beginning).await {
         Ok(task) => task,
         Err(loss) => {
             warn!(session = %session.label(), ?loss, "no log could be opened for an answer");

@@ -11,18 +11,22 @@ use crate::config::resolved::EarlyCursor;
 use crate::pure::epoch::{Epoch, Reason, Tombstone};
 use crate::pure::event_id::{Rid, StreamName, Uid};
 use crate::pure::log::{Bounds, Millis};
+use crate::pure::refusal::LogLevel;
 use crate::pure::revision::Revision;
 use crate::pure::rpc::RequestId;
-use crate::pure::session::{Ended, Expiry, Full, Known, Lifetimes, Origin, Phase, Record, Sticky, Written};
+use crate::pure::session::{
+    Ended, Expiry, Full, Known, Lifetimes, Opening, Origin, Phase, Record, Sticky, Written,
+};
 use crate::pure::session_token::Sealed;
 use crate::pure::stream::attach::Patience;
 use crate::pure::stream::reset::{self, Listener};
 use crate::pure::stream::{Agent, Early, Greeting};
 use crate::relay::Relay;
-use crate::relay::home::{Home, Homes};
+use crate::relay::home::{Home, Homes, Signs};
 use crate::relay::mailbox::{Command, EndCause, Mailbox};
 use crate::relay::pool::Pool;
 use crate::relay::said::Note;
+use crate::relay::standing::Standing;
 use crate::relay::sweep_task::{Due, Sleeper};
 use crate::relay::turn::Told;
 use crate::relay::world::World;
@@ -38,6 +42,10 @@ pub(crate) struct Session<W: World> {
     pub(crate) token: HeaderValue,
     pub(crate) revision: Revision,
     homes: Homes,
+    /// Where it stands with its backend.
+    pub(crate) standing: Standing,
+    /// How it began; `None` = not known, or too long to be kept.
+    pub(crate) opening: Option<Arc<Opening>>,
     record: Mutex<Record<Arc<Mailbox>>>,
     /// What a re-opened upstream GET needs of the newest client's: its credential and its revision, copied.
     credential: Mutex<Box<[(HeaderName, HeaderValue)]>>,
@@ -50,6 +58,10 @@ pub(crate) struct Fresh {
     pub(crate) facts: Sealed,
     /// Its token.
     pub(crate) token: HeaderValue,
+    /// By what it is known there.
+    pub(crate) signs: Signs,
+    /// How it began, if that is kept.
+    pub(crate) opening: Option<Arc<Opening>>,
     /// Its place on a replica.
     pub(crate) seat: Seat,
     /// Messages that came before its standalone stream.
@@ -61,22 +73,22 @@ impl<W: World> Session<W> {
     pub(crate) fn new(relay: &Arc<Relay<W>>, pool: &Arc<Pool<W>>, fresh: Fresh, origin: Origin) -> Arc<Self> {
         let Fresh {
             facts,
+            signs,
+            opening,
             token,
             seat,
             early,
         } = fresh;
         let now = relay.now();
-        let backend_id = facts
-            .backend_id
-            .as_ref()
-            .and_then(|id| HeaderValue::try_from(id.as_str()).ok());
         let session = Arc::new(Self {
             relay: Arc::downgrade(relay),
             pool: Arc::clone(pool),
             uid: facts.uid,
             token,
             revision: facts.revision,
-            homes: Homes::new(seat, backend_id),
+            homes: Homes::new(seat, signs),
+            standing: Standing::default(),
+            opening,
             record: Mutex::new(Record::new(origin, facts.flags, facts.issued, now)),
             credential: Mutex::default(),
             early: Mutex::new(early),
@@ -97,6 +109,24 @@ impl<W: World> Session<W> {
     /// Where it lives now.
     pub(crate) fn home(&self) -> Arc<Home> {
         self.homes.now()
+    }
+
+    /// It lives there from now on, unless it ends or has ended.
+    ///
+    /// # Errors
+    /// Where it stands.
+    pub(crate) fn move_to(&self, seat: Seat, signs: Signs) -> Result<Arc<Home>, Phase> {
+        let record = self.record();
+        match record.phase() {
+            Phase::Live => Ok(self.homes.move_to(seat, signs)),
+            phase @ (Phase::Ending | Phase::Ended(_)) => Err(phase),
+        }
+    }
+
+    /// What its client asked for that a new session at a backend must be asked for again.
+    pub(crate) fn wishes(&self) -> (Option<LogLevel>, Vec<Box<str>>) {
+        let record = self.record();
+        (record.level(), record.subscriptions().uris().to_vec())
     }
 
     /// Its replica now.
@@ -183,6 +213,7 @@ impl<W: World> Session<W> {
     pub(crate) fn restore(&self, now: Millis) {
         // If it ended meanwhile in another way, it stays so.
         let _ = self.record().restore(now);
+        self.standing.ring();
     }
 
     /// Ends it: nothing of it is found any more. Its streams are told why.
@@ -191,6 +222,7 @@ impl<W: World> Session<W> {
     /// It had ended before.
     pub(crate) fn end(&self, why: Ended, cause: EndCause) -> Result<(), Sticky> {
         let streams = self.record().end(why)?;
+        self.standing.ring();
         for mailbox in streams {
             mailbox.post(Command::End(cause));
         }
@@ -293,6 +325,7 @@ impl<W: World> Session<W> {
     pub(crate) fn note(&self, note: Note) {
         match note {
             Note::Nothing => {}
+            Note::Called | Note::CalledAmong => self.standing.note_call(),
             Note::Level(level) => self.record().set_level(level),
             Note::Subscribed(uri) => {
                 // Beyond the bound the record says that some are not remembered.

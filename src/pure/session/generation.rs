@@ -8,7 +8,7 @@ use std::fmt;
 
 use memchr::memmem;
 
-use crate::pure::rpc::{self, Body, Message, RequestId, quoted};
+use crate::pure::rpc::{self, Body, EventKind, Message, RequestId, quoted};
 
 /// How many times a session was begun anew at its backend.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
@@ -55,9 +55,15 @@ impl Generation {
 
     /// An event of the backend's as its client is to see it; `None` if that is as it came.
     /// Only ids of the backend's own requests change, and what withdraws one.
+    #[inline]
     pub fn mark(self, data: &[u8]) -> Option<Vec<u8>> {
         if self == Self::FIRST {
             return None;
+        }
+        match rpc::classify_event(data) {
+            EventKind::Notification if may_withdraw(data) => {}
+            EventKind::Request { .. } | EventKind::Batch(_) => {}
+            EventKind::Notification | EventKind::Response(_) | EventKind::Other => return None,
         }
         let marked = |raw: &[u8]| Some(self.written(RequestId::from_raw(raw).ok()?.as_str()).into_bytes());
         match rpc::read(data).ok()? {
@@ -176,7 +182,7 @@ impl Generation {
 }
 
 /// Whether an event may withdraw a request: looked for before anything is read in full.
-pub fn may_withdraw(data: &[u8]) -> bool {
+fn may_withdraw(data: &[u8]) -> bool {
     memmem::find(data, b"notifications/cancelled").is_some()
 }
 

@@ -199,12 +199,21 @@ enum Owed {
     Word,
 }
 
+/// When a request came, as far as the word that is owed matters to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrived {
+    owed: Owed,
+    words: u32,
+}
+
 /// A session's losses. Call: [`Losses::lost`] when settled or in doubt; then [`Losses::attempt`] until it is `Now` or
 /// `Never`, [`Losses::reached`] or [`Losses::unreached`] after each try, [`Losses::regained`] at the end.
 #[derive(Clone, Debug)]
 pub struct Losses {
     stand: Stand,
     owed: Owed,
+    /// How often a word came to be owed.
+    words: u32,
     /// Tries that reached a backend, oldest first, at most [`REINITIALIZATIONS_MAX`].
     tries: VecDeque<Millis>,
     /// Tries in a row that reached nobody, and the last of them.
@@ -224,6 +233,7 @@ impl Losses {
         Self {
             stand: Stand::Settled,
             owed: Owed::Nothing,
+            words: 0,
             tries: VecDeque::new(),
             unreached: 0,
             last: Millis(0),
@@ -235,9 +245,22 @@ impl Losses {
         self.stand == Stand::Settled && self.owed == Owed::Nothing
     }
 
-    /// What is done with a request that comes now.
-    pub const fn weigh(&self, asks: Asks) -> Weighed {
-        match (self.stand, self.owed, asks) {
+    /// What a request that comes now remembers of the word that is owed.
+    pub const fn arrive(&self) -> Arrived {
+        Arrived {
+            owed: self.owed,
+            words: self.words,
+        }
+    }
+
+    /// What is done now with a request that came then. A call that came before the word was delivered is refused also
+    /// if it was delivered while the call waited.
+    pub const fn weigh(&self, asks: Asks, arrived: Arrived) -> Weighed {
+        let owed = match (self.owed, arrived.owed) {
+            (Owed::Nothing, Owed::Nothing) if self.words == arrived.words => Owed::Nothing,
+            (Owed::Nothing | Owed::Word, Owed::Nothing | Owed::Word) => Owed::Word,
+        };
+        match (self.stand, owed, asks) {
             (Stand::Checking | Stand::Recovering { .. }, _, _) => Weighed::Wait,
             (Stand::Settled, Owed::Word, Asks::Tool) => Weighed::Refuse,
             (Stand::Settled, Owed::Word | Owed::Nothing, _) => Weighed::Send,
@@ -288,7 +311,10 @@ impl Losses {
             return Loss::End(why);
         }
         match (facts.rule, facts.called) {
-            (OnSessionLoss::Announce, Called::Once) => self.owed = Owed::Word,
+            (OnSessionLoss::Announce, Called::Once) => {
+                self.owed = Owed::Word;
+                self.words = self.words.saturating_add(1);
+            }
             (OnSessionLoss::Announce, Called::Never)
             | (OnSessionLoss::Reinitialize | OnSessionLoss::Terminate, Called::Never | Called::Once) => {}
         }
@@ -421,13 +447,13 @@ mod tests {
                 continue;
             }
             for asks in [Asks::Tool, Asks::Other, Asks::Notices] {
-                assert_eq!(losses.weigh(asks), Weighed::Wait);
+                assert_eq!(losses.weigh(asks, losses.arrive()), Weighed::Wait);
             }
             assert_eq!(losses.lost(facts, Millis(6)), Loss::Known);
             losses.regained();
-            assert_eq!(losses.weigh(Asks::Tool), refused, "{facts:?}");
-            assert_eq!(losses.weigh(Asks::Other), Weighed::Send);
-            assert_eq!(losses.weigh(Asks::Notices), Weighed::Send);
+            assert_eq!(losses.weigh(Asks::Tool, losses.arrive()), refused, "{facts:?}");
+            assert_eq!(losses.weigh(Asks::Other, losses.arrive()), Weighed::Send);
+            assert_eq!(losses.weigh(Asks::Notices, losses.arrive()), Weighed::Send);
             assert_eq!(losses.is_clear(), refused == Weighed::Send);
         }
     }
@@ -440,17 +466,33 @@ mod tests {
         // A second loss before the word was told adds nothing.
         losses.lost(FACTS, Millis(10_000));
         losses.regained();
-        assert_eq!(losses.weigh(Asks::Tool), Weighed::Refuse);
+        assert_eq!(losses.weigh(Asks::Tool, losses.arrive()), Weighed::Refuse);
         losses.told();
-        assert_eq!(losses.weigh(Asks::Tool), Weighed::Send);
+        assert_eq!(losses.weigh(Asks::Tool, losses.arrive()), Weighed::Send);
         assert!(losses.is_clear());
         losses.lost(FACTS, Millis(20_000));
         losses.regained();
         assert_eq!(
-            losses.weigh(Asks::Tool),
+            losses.weigh(Asks::Tool, losses.arrive()),
             Weighed::Refuse,
             "another loss, another word"
         );
+    }
+
+    #[test]
+    fn a_call_that_came_before_the_word_was_told_is_refused_after_it() {
+        let mut losses = Losses::new();
+        let before = losses.arrive();
+        losses.lost(FACTS, Millis(0));
+        let during = losses.arrive();
+        assert_eq!(losses.weigh(Asks::Tool, during), Weighed::Wait);
+        losses.regained();
+        losses.told();
+        for arrived in [before, during] {
+            assert_eq!(losses.weigh(Asks::Tool, arrived), Weighed::Refuse);
+            assert_eq!(losses.weigh(Asks::Other, arrived), Weighed::Send);
+        }
+        assert_eq!(losses.weigh(Asks::Tool, losses.arrive()), Weighed::Send);
     }
 
     #[test]
@@ -458,7 +500,7 @@ mod tests {
         let mut losses = Losses::new();
         assert!(losses.doubt());
         assert!(!losses.doubt());
-        assert_eq!(losses.weigh(Asks::Other), Weighed::Wait);
+        assert_eq!(losses.weigh(Asks::Other, losses.arrive()), Weighed::Wait);
         losses.cleared();
         assert!(losses.is_clear());
         assert!(losses.doubt());
