@@ -22,6 +22,8 @@ mod by_hand;
 mod clocks;
 #[path = "wire/doors.rs"]
 mod doors;
+#[path = "wire/doubts.rs"]
+mod doubts;
 #[path = "wire/drains.rs"]
 mod drains;
 #[path = "wire/gone.rs"]

@@ -27,8 +27,9 @@ use crate::relay::session::Session;
 use crate::relay::world::World;
 use crate::upstream::{Backoff, Deadline};
 
-/// Longest that a replica may take to answer: a paused one decides nothing, and requests go on to wait for it.
-const PING_MAX: Duration = Duration::from_secs(5);
+/// The part of `replica_retry_max` that a replica may take to answer: a paused one decides nothing, and what waits for
+/// the answer must still be able to go there, and wait as it would without us.
+const PING_SHARE: u32 = 2;
 
 /// How long the rest of an answer to it may take, to give its connection back.
 const REST_MAX: Duration = Duration::from_millis(500);
@@ -89,7 +90,7 @@ async fn ask<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, home: &
     let until = relay.now().0 + patience.as_millis() as u64;
     loop {
         let troubles = home.replica.troubles();
-        match ping(session, home, PING_MAX.min(patience)).await {
+        match ping(session, home, patience / PING_SHARE).await {
             Ok(said) => return (understood(session, home, said).await, troubles),
             Err(Unanswered::NotSent(NotExecuted::Unavailable)) => {
                 let again = backoff.next_wait(relay.chance());
@@ -134,7 +135,7 @@ async fn ping<W: World>(
     home: &Home,
     wait: Duration,
 ) -> Result<Understood<W>, Unanswered> {
-    let _few = session.pool.few_at_a_time().await;
+    let _few = home.replica.few_at_a_time().await;
     let id = RequestId::from_raw(PING_ID).map_err(|_| Unanswered::TimedOut)?;
     let mut fields = session.own_fields();
     fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

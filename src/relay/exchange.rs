@@ -11,7 +11,8 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use memchr::memmem;
-use tracing::info;
+use tokio::time::Instant;
+use tracing::{debug, info};
 
 use crate::config::resolved::Sessions;
 use crate::pure::refusal::{self, Withdrawal};
@@ -27,7 +28,7 @@ use crate::relay::recover::{self, Fit, Lost};
 use crate::relay::session::Session;
 use crate::relay::standing::Ready;
 use crate::relay::world::World;
-use crate::upstream::Deadline;
+use crate::upstream::{Deadline, SendError};
 
 /// Whose address stands for a session in the choice of a replica: the session's, not its client's, so nobody's.
 pub(crate) const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -124,6 +125,8 @@ impl<W: World> Session<W> {
         request: &mut Request,
         asks: Asks,
     ) -> (Generation, Result<Sent<W>, Unanswered>) {
+        // The clock is read when something goes wrong, not for each call.
+        let mut until = None;
         loop {
             let home = match self.ready(relay, asks, &request.headers).await {
                 Ready::Go(home) => home,
@@ -136,7 +139,11 @@ impl<W: World> Session<W> {
             }
             let own = home.backend_id.as_ref();
             let answered = if self.is_pinned(&home) {
-                self.pool.send_to(&home.replica, own, request).await
+                let sent = self
+                    .pool
+                    .send_once(&home.replica, own, request, Deadline::Never)
+                    .await;
+                sent.map_err(|error| self.unanswered(&home, error))
             } else {
                 // Any replica takes any request: there is nothing that only one of them knows.
                 let sent = self.pool.send_any(NOBODY, own, request, Deadline::Never).await;
@@ -144,15 +151,14 @@ impl<W: World> Session<W> {
             };
             let answer = match answered {
                 Ok(answer) => answer,
-                // A session that can't be begun anew waits for its replica: it may be back with its sessions.
+                // Not a byte of it was written: it waits until its replica is back and knows the session, or the session
+                // stands elsewhere. A replica that comes and goes must not hold it for ever.
                 Err(Unanswered::NotSent(NotExecuted::Unavailable))
-                    if self.is_pinned(&home) && self.opening.is_some() =>
+                    if self.is_pinned(&home)
+                        && Instant::now() < *until.get_or_insert_with(|| self.patience_of_two()) =>
                 {
-                    match relay.lost(self, generation, LossCause::Unreachable) {
-                        Lost::Over => return (generation, Ok(Sent::SessionGone)),
-                        // Not a byte of it was written: it may go to the session's next home.
-                        Lost::GoesOn => continue,
-                    }
+                    self.standing.doubt();
+                    continue;
                 }
                 Err(why) => {
                     if let Unanswered::Lost(_) = why {
@@ -202,6 +208,16 @@ impl<W: World> Session<W> {
             .send_once(&home.replica, home.backend_id.as_ref(), &mut request, deadline)
             .await?;
         self.judge(relay, &home, answer).await
+    }
+
+    /// The end of the time for which a request may wait for a replica twice: until it is given up, and for another one.
+    fn patience_of_two(&self) -> Instant {
+        Instant::now() + 2 * self.pool.config.exchange.replica_retry_max
+    }
+
+    fn unanswered(&self, home: &Home, error: SendError) -> Unanswered {
+        debug!(session = %self.label(), upstream = %self.pool.config.name, replica = %home.replica.authority(), %error, "backend did not answer");
+        error.into()
     }
 
     /// Whether only one replica knows it.

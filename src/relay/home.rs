@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use http::{HeaderMap, HeaderValue};
 
-use crate::pure::session::{Generation, Server};
+use crate::pure::session::{Generation, Phase, Server};
 use crate::pure::session_token::Sealed;
+use crate::relay::session::Session;
+use crate::relay::world::World;
 use crate::routing::{Replica, Seat};
 
 /// By what a backend and a session at it are known.
@@ -137,6 +139,30 @@ impl Homes {
         );
         drop(old);
         home
+    }
+}
+
+impl<W: World> Session<W> {
+    /// Where it lives now.
+    pub(crate) fn home(&self) -> Arc<Home> {
+        self.homes.now()
+    }
+
+    /// Its replica now.
+    pub(crate) fn replica(&self) -> Arc<Replica> {
+        Arc::clone(&self.homes.now().replica)
+    }
+
+    /// It lives there from now on, unless it ends or has ended: the record is held, so that no DELETE comes between.
+    ///
+    /// # Errors
+    /// Where it stands.
+    pub(crate) fn move_to(&self, seat: Seat, signs: Signs) -> Result<Arc<Home>, Phase> {
+        let record = self.record();
+        match record.phase() {
+            Phase::Live => Ok(self.homes.move_to(seat, signs)),
+            phase @ (Phase::Ending | Phase::Ended(_)) => Err(phase),
+        }
     }
 }
 

@@ -1,16 +1,15 @@
 //! One upstream as the relay uses it: its replicas, its client, and how a request is sent so that it runs once.
 //! Law: a request is tried again, here or elsewhere, only while not one byte of it was written.
-//! A session's request waits for its replica for a bounded time; a new session takes another replica at once.
+//! A session's request waits for its replica (`standing.rs`); a new session takes another replica at once.
 //! Next: `initialize.rs`, `post.rs`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tracing::{debug, warn};
+use tracing::warn;
 
 use crate::config::resolved;
 use crate::net::Net;
@@ -22,15 +21,10 @@ use crate::relay::world::World;
 use crate::routing::{Asker, Replica, Seat, Table};
 use crate::telemetry::instruments::UpstreamInstruments;
 use crate::telemetry::words::Exchanged;
-use crate::upstream::{Backoff, Cause, Client, Deadline, Incoming, Outgoing, SendError};
+use crate::upstream::{Cause, Client, Deadline, Incoming, Outgoing, SendError};
 
-/// First wait before a refused connection is tried again.
-const RETRY_BASE: Duration = Duration::from_millis(50);
-/// Longest wait between two tries.
-const RETRY_CAP: Duration = Duration::from_secs(1);
-
-/// Pings and new beginnings under way with one upstream: a replica that is just back must not be asked by all at once.
-const OWN_AT_ONCE_MAX: usize = 16;
+/// New beginnings under way with one upstream: replicas that lose a crowd of sessions must not get them back all at once.
+const BEGINNINGS_AT_ONCE_MAX: usize = 16;
 
 /// An answer of a backend in this world.
 pub(crate) type BackendAnswer<W> = Incoming<<<W as World>::Net as Net>::Io>;
@@ -135,7 +129,7 @@ impl<W: World> Pool<W> {
             instruments,
             client,
             world,
-            few: Semaphore::new(OWN_AT_ONCE_MAX),
+            few: Semaphore::new(BEGINNINGS_AT_ONCE_MAX),
         })
     }
 
@@ -159,7 +153,7 @@ impl<W: World> Pool<W> {
         &self.config
     }
 
-    /// A turn for requests of our own that a whole crowd of sessions may want to send at one moment.
+    /// A turn to begin a session anew, which a whole crowd of sessions may want at one moment.
     pub(crate) async fn few_at_a_time(&self) -> Option<SemaphorePermit<'_>> {
         // It is never closed.
         self.few.acquire().await.ok()
@@ -193,37 +187,6 @@ impl<W: World> Pool<W> {
         let answer = self.client.send(replica, outgoing, deadline).await;
         self.instruments.exchanges.one(exchanged(&answer));
         answer
-    }
-
-    /// Sends to the replica of a session, trying again while it refuses connections, for `replica_retry_max`.
-    pub(crate) async fn send_to(
-        &self,
-        replica: &Arc<Replica>,
-        session: Option<&HeaderValue>,
-        request: &mut Request,
-    ) -> Result<BackendAnswer<W>, Unanswered> {
-        let mut backoff = Backoff::new(RETRY_BASE, RETRY_CAP);
-        // The clock is read when something goes wrong, not for each call.
-        let mut until = None;
-        loop {
-            let error = match self.send_once(replica, session, request, Deadline::Never).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => error,
-            };
-            debug!(upstream = %self.config.name, replica = %replica.authority(), %error, "backend did not answer");
-            let again = match &error {
-                SendError::NotSent(Cause::Overloaded { .. }) | SendError::Unknown(_) => {
-                    return Err(error.into());
-                }
-                SendError::NotSent(_) => backoff.next_wait(self.chance()),
-            };
-            let now = self.world.now().0;
-            let patience = self.config.exchange.replica_retry_max.as_millis() as u64;
-            if now + again.as_millis() as u64 >= *until.get_or_insert(now + patience) {
-                return Err(error.into());
-            }
-            tokio::time::sleep(again).await;
-        }
     }
 
     /// Sends to a replica of the balance's choice, and to another one while nothing was written.

@@ -156,7 +156,10 @@ async fn furnish<W: World>(
             return Furnished::No;
         }
     }
-    let (level, subscribed) = session.wishes();
+    let (level, subscribed) = {
+        let record = session.record();
+        (record.level(), record.subscriptions().uris().to_vec())
+    };
     let wishes = level
         .map(refusal::set_level)
         .into_iter()

@@ -11,7 +11,6 @@ use crate::config::resolved::EarlyCursor;
 use crate::pure::epoch::{Epoch, Reason, Tombstone};
 use crate::pure::event_id::{Rid, StreamName, Uid};
 use crate::pure::log::{Bounds, Millis};
-use crate::pure::refusal::LogLevel;
 use crate::pure::revision::Revision;
 use crate::pure::rpc::RequestId;
 use crate::pure::session::{
@@ -22,7 +21,7 @@ use crate::pure::stream::attach::Patience;
 use crate::pure::stream::reset::{self, Listener};
 use crate::pure::stream::{Agent, Early, Greeting};
 use crate::relay::Relay;
-use crate::relay::home::{Home, Homes, Signs};
+use crate::relay::home::{Homes, Signs};
 use crate::relay::mailbox::{Command, EndCause, Mailbox};
 use crate::relay::pool::Pool;
 use crate::relay::said::Note;
@@ -30,7 +29,7 @@ use crate::relay::standing::Standing;
 use crate::relay::sweep_task::{Due, Sleeper};
 use crate::relay::turn::Told;
 use crate::relay::world::World;
-use crate::routing::{Replica, Seat};
+use crate::routing::Seat;
 use crate::store::StreamKey;
 use crate::telemetry::names::SessionTag;
 
@@ -41,7 +40,8 @@ pub(crate) struct Session<W: World> {
     pub(crate) uid: Uid,
     pub(crate) token: HeaderValue,
     pub(crate) revision: Revision,
-    homes: Homes,
+    /// Where it lives.
+    pub(crate) homes: Homes,
     /// Where it stands with its backend.
     pub(crate) standing: Standing,
     /// How it began; `None` = not known, or too long to be kept.
@@ -97,41 +97,14 @@ impl<W: World> Session<W> {
         session
     }
 
-    fn record(&self) -> MutexGuard<'_, Record<Arc<Mailbox>>> {
+    /// Its record, for a few lines.
+    pub(crate) fn record(&self) -> MutexGuard<'_, Record<Arc<Mailbox>>> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Its name in logs: never the token.
     pub(crate) fn label(&self) -> SessionTag {
         SessionTag::of(self.uid.as_bytes())
-    }
-
-    /// Where it lives now.
-    pub(crate) fn home(&self) -> Arc<Home> {
-        self.homes.now()
-    }
-
-    /// It lives there from now on, unless it ends or has ended.
-    ///
-    /// # Errors
-    /// Where it stands.
-    pub(crate) fn move_to(&self, seat: Seat, signs: Signs) -> Result<Arc<Home>, Phase> {
-        let record = self.record();
-        match record.phase() {
-            Phase::Live => Ok(self.homes.move_to(seat, signs)),
-            phase @ (Phase::Ending | Phase::Ended(_)) => Err(phase),
-        }
-    }
-
-    /// What its client asked for that a new session at a backend must be asked for again.
-    pub(crate) fn wishes(&self) -> (Option<LogLevel>, Vec<Box<str>>) {
-        let record = self.record();
-        (record.level(), record.subscriptions().uris().to_vec())
-    }
-
-    /// Its replica now.
-    pub(crate) fn replica(&self) -> Arc<Replica> {
-        Arc::clone(&self.homes.now().replica)
     }
 
     /// The key of one of its streams' logs. There is one standalone stream, whose newest life stands for it; but every

@@ -8,11 +8,16 @@ use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use tokio::sync::{Semaphore, SemaphorePermit};
+
 use crate::config::resolved::{self, Scheme};
 use crate::net::Authority;
 use crate::pure::session::Server;
 use crate::pure::session_token::ReplicaKey;
 use crate::routing::health::Condition;
+
+/// Sessions that ask one replica at a time whether it has them still: one that is just back has other work.
+const ASKED_AT_ONCE_MAX: usize = 16;
 
 /// One replica of an upstream.
 pub struct Replica {
@@ -25,6 +30,7 @@ pub struct Replica {
     in_flight: AtomicUsize,
     troubles: AtomicU64,
     server: AtomicU64,
+    few: Semaphore,
     slot: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
@@ -54,6 +60,7 @@ impl Replica {
             in_flight: AtomicUsize::new(0),
             troubles: AtomicU64::new(0),
             server: AtomicU64::new(0),
+            few: Semaphore::new(ASKED_AT_ONCE_MAX),
             slot: OnceLock::new(),
             config,
         }
@@ -144,6 +151,12 @@ impl Replica {
             0 => None,
             bits => Some(Server::from_bits(bits)),
         }
+    }
+
+    /// A turn to ask whether it has a session still, which all of its sessions may want at one moment.
+    pub async fn few_at_a_time(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.few.acquire().await.ok()
     }
 
     /// Takes a seat for one session. Take it as soon as the replica is chosen, so that the next choice sees it.
