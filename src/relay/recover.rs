@@ -180,8 +180,49 @@ enum Over {
     Ended,
 }
 
+/// Which credentials were tried to begin a session anew.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tried {
+    Nothing,
+    /// One that is not accepted; what is offered goes next.
+    Refused,
+}
+
+/// Whether there is another credential to try.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Another,
+    Nothing,
+}
+
+impl Tried {
+    /// Takes what was offered since the last one was refused.
+    fn next<W: World>(self, session: &Session<W>) {
+        match self {
+            Self::Nothing => {}
+            Self::Refused => {
+                if let Some(offered) = session.standing.take_offered() {
+                    session.take_credential(offered);
+                }
+            }
+        }
+    }
+
+    /// It was not accepted: is there another one?
+    fn refused<W: World>(&mut self, session: &Session<W>) -> Next {
+        *self = Self::Refused;
+        let offered = session.standing.take_offered();
+        match offered.map(|offered| session.take_credential(offered)) {
+            Some(true) => Next::Another,
+            Some(false) | None => Next::Nothing,
+        }
+    }
+}
+
 /// Tries until the session stands again.
 async fn attempts<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>) -> Result<(), Over> {
+    // The credential that was accepted before goes first: a request that waits has proved nothing yet.
+    let mut tried = Tried::Nothing;
     loop {
         match session.phase() {
             Phase::Live => {}
@@ -198,7 +239,7 @@ async fn attempts<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>) ->
                 session.standing.changed_until(Instant::now() + LOOK_AGAIN).await;
                 continue;
             }
-            Attempt::Now => {}
+            Attempt::Now => tried.next(session),
             Attempt::At(at) => {
                 let wait = Duration::from_millis(at.0.saturating_sub(now.0));
                 session.standing.changed_until(Instant::now() + wait).await;
@@ -211,7 +252,10 @@ async fn attempts<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>) ->
         match renewal {
             Renewal::Nobody => session.standing.look(|losses| losses.unreached(now)),
             Renewal::Failed => session.standing.look(|losses| losses.reached(now)),
-            Renewal::Denied(answer) => session.standing.set_denied(Some(answer)),
+            Renewal::Denied(answer) => match tried.refused(session) {
+                Next::Another => {}
+                Next::Nothing => session.standing.set_denied(Some(answer)),
+            },
             Renewal::Hopeless(why) => return Err(Over::Hopeless(why)),
             Renewal::Renewed(renewed) => {
                 session.standing.look(|losses| losses.reached(now));

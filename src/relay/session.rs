@@ -48,9 +48,12 @@ pub(crate) struct Session<W: World> {
     pub(crate) opening: Option<Arc<Opening>>,
     record: Mutex<Record<Arc<Mailbox>>>,
     /// What a re-opened upstream GET needs of the newest client's: its credential and its revision, copied.
-    credential: Mutex<Box<[(HeaderName, HeaderValue)]>>,
+    credential: Mutex<Credential>,
     early: Mutex<Vec<Box<[u8]>>>,
 }
+
+/// The fields of a client that requests of ours in its name bear.
+pub(crate) type Credential = Box<[(HeaderName, HeaderValue)]>;
 
 /// What a session is made of.
 pub(crate) struct Fresh {
@@ -344,6 +347,19 @@ impl<W: World> Session<W> {
     /// Keeps what a re-opened upstream GET needs of this client's fields. Copied: a field that came over the wire
     /// would pin the whole buffer that it was read into.
     pub(crate) fn keep_credential(&self, fields: &HeaderMap) {
+        *self.credential.lock().unwrap_or_else(PoisonError::into_inner) = self.copy_credential(fields);
+    }
+
+    /// Keeps this one instead; whether it is another.
+    pub(crate) fn take_credential(&self, other: Credential) -> bool {
+        let mut kept = self.credential.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_another = *kept != other;
+        *kept = other;
+        is_another
+    }
+
+    /// What a request of ours in this client's name needs of its fields.
+    pub(crate) fn copy_credential(&self, fields: &HeaderMap) -> Credential {
         let wanted = self
             .pool
             .config
@@ -351,7 +367,7 @@ impl<W: World> Session<W> {
             .credential_headers
             .iter()
             .map(|name| &**name);
-        let kept: Box<[_]> = wanted
+        wanted
             .chain(["mcp-protocol-version", "user-agent"])
             .filter_map(|name| {
                 let value = fields.get(name)?;
@@ -359,8 +375,7 @@ impl<W: World> Session<W> {
                 copy.set_sensitive(true);
                 Some((HeaderName::from_bytes(name.as_bytes()).ok()?, copy))
             })
-            .collect();
-        *self.credential.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+            .collect()
     }
 
     /// The fields of a request of ours in this client's name.

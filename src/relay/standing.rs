@@ -22,7 +22,7 @@ use crate::relay::answer::NotExecuted;
 use crate::relay::doubt;
 use crate::relay::exchange::WholeAnswer;
 use crate::relay::home::Home;
-use crate::relay::session::Session;
+use crate::relay::session::{Credential, Session};
 use crate::relay::world::World;
 use crate::telemetry::names::SessionTag;
 
@@ -50,6 +50,8 @@ struct Slow {
     in_line: AtomicUsize,
     /// What a backend said to the client's credential when the session was to be begun anew.
     denied: Mutex<Option<WholeAnswer>>,
+    /// What the newest request that waits shows: used if the credential that was accepted before is not any more.
+    offered: Mutex<Option<Credential>>,
 }
 
 /// What a request may do.
@@ -132,6 +134,19 @@ impl Standing {
         let slow = self.slow();
         *slow.denied.lock().unwrap_or_else(PoisonError::into_inner) = answer;
         slow.changed.notify_waiters();
+    }
+
+    /// Another credential to be tried, now if the last one was refused.
+    fn offer(&self, credential: Credential) {
+        let slow = self.slow();
+        *slow.offered.lock().unwrap_or_else(PoisonError::into_inner) = Some(credential);
+        self.set_denied(None);
+    }
+
+    /// The credential of the newest request that waits, once.
+    pub(crate) fn take_offered(&self) -> Option<Credential> {
+        let offered = &self.slow().offered;
+        offered.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Whether a credential was refused since it was asked last.
@@ -236,9 +251,7 @@ impl<W: World> Session<W> {
         if self.standing.is_clear() && self.is_verified(&home) {
             return Ready::Go(home);
         }
-        // Whoever waits brings what is needed to begin the session anew.
-        self.keep_credential(fields);
-        self.standing.set_denied(None);
+        self.standing.offer(self.copy_credential(fields));
         // Boxed: it is rare, and its future large.
         Box::pin(self.ready_when_settled(relay, asks)).await
     }

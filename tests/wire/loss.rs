@@ -257,8 +257,7 @@ fn a_second_loss_is_told_once_or_again() {
     let proxy = Proxy::start(&[&backend.url()], &[]);
     let session = Session::open(&proxy, &backend);
     runs(&session, &backend, "backend-session");
-    for (lost, next) in [("second", "third"), ("third", "fourth")] {
-        let _ = lost;
+    for next in ["third", "fourth"] {
         let mut client = session.post(LIST);
         gone(backend.next());
         begun_anew(&backend, next);
@@ -518,7 +517,7 @@ fn what_waits_is_bounded() {
     );
     assert_eq!(session.post(&note(1)).whole().head.status(), 202);
     // The one that found it is told what is certain.
-    refused_or_not_run(&mut client);
+    refused(&mut client, "1");
     asked.answer(200, &[JSON, ("mcp-session-id", "second")], &initialized(PRIMING));
     backend.next().answer(202, &[], "");
     session.logged(&proxy, "lost session goes on");
@@ -526,10 +525,6 @@ fn what_waits_is_bounded() {
     backend.next().json(r#"{"jsonrpc":"2.0","id":40,"result":{}}"#);
     client.whole();
     assert!(backend.is_silent());
-}
-
-fn refused_or_not_run(client: &mut Client) {
-    refused(client, "1");
 }
 
 /// A backend that loses its sessions again and again: with growing pauses, five times in ten minutes, then no more.
@@ -648,32 +643,93 @@ fn a_session_waits_for_its_only_replica() {
     runs(&session, &backend, "second");
 }
 
-/// A credential that is not accepted any more is no loss: its client hears so, and its next one is tried.
+/// A credential that is not accepted any more is no loss: the one of whoever waits is tried, else its client hears so,
+/// and its next one is tried.
 #[test]
 fn a_new_beginning_waits_for_a_credential() {
     let backend = Backend::start();
     let proxy = Proxy::start(&[&backend.url()], &[]);
     let session = Session::open(&proxy, &backend);
-    let with = |bearer: &'static str, body: &str| session.send("POST", &[("authorization", bearer)], body);
-    let mut client = with("Bearer old", &call("1"));
-    gone(backend.next());
-    for bearer in ["Bearer old", "Bearer older"] {
+    let with = |bearer: &str, body: &str| session.send("POST", &[("authorization", bearer)], body);
+    let denied = |bearer: Option<&str>| {
         let asked = backend.next();
         assert_eq!(asked.body, initialize(PRIMING));
-        assert_eq!(asked.head.get("authorization"), Some(bearer));
+        assert_eq!(asked.head.get("authorization"), bearer);
         asked.answer(401, &[("www-authenticate", "Bearer scope=\"x\"")], "");
+    };
+    let hears_so = |client: &mut Client| {
         let whole = client.whole();
         assert_eq!(whole.head.status(), 401);
         assert_eq!(whole.head.get("www-authenticate"), Some("Bearer scope=\"x\""));
-        let next = if bearer == "Bearer old" {
-            "Bearer older"
-        } else {
-            "Bearer new"
-        };
-        client = with(next, &call("2"));
-    }
+    };
+    let mut client = with("Bearer old", &call("1"));
+    gone(backend.next());
+    // What the session began with goes first; what waits has proved nothing yet.
+    denied(None);
+    denied(Some("Bearer old"));
+    hears_so(&mut client);
+    let mut client = with("Bearer older", &call("2"));
+    denied(Some("Bearer older"));
+    hears_so(&mut client);
+    let mut client = with("Bearer new", &call("3"));
     begun_anew(&backend, "second");
-    refused(&mut client, "2");
+    refused(&mut client, "3");
+    assert!(backend.is_silent());
+}
+
+/// So many requests wait, and one more is refused at once.
+#[test]
+fn what_waits_is_bounded_in_number() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &[REINITIALIZE]);
+    let session = Session::open(&proxy, &backend);
+    let mut found = session.post(LIST);
+    gone(backend.next());
+    let asked = backend.next();
+    // The one that found it waits too.
+    let mut waiting: Vec<_> = (0..63).map(|n| session.post(&call(&n.to_string()))).collect();
+    for _ in 0..64 {
+        session.logged(&proxy, "a request waits for its session");
+    }
+    let whole = session.post(&call("64")).whole();
+    assert_eq!(
+        failed(&whole.body, "64"),
+        ("overloaded".into(), "not_executed".into())
+    );
+    asked.answer(200, &[JSON, ("mcp-session-id", "second")], &initialized(PRIMING));
+    backend.next().answer(202, &[], "");
+    not_run(&found.whole(), "40");
+    for _ in 0..63 {
+        let asked = backend.next();
+        let id = serde_json::from_str::<Value>(&asked.body).expect("JSON")["id"].to_string();
+        asked.json(&result(&id));
+    }
+    for (n, client) in waiting.iter_mut().enumerate() {
+        assert_eq!(client.whole().body, result(&n.to_string()));
+    }
+}
+
+/// A client that reads no event stream gets the words as JSON.
+#[test]
+fn a_refusal_for_a_client_that_takes_json_only() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &[]);
+    let session = Session::open(&proxy, &backend);
+    let body = call("1");
+    let mut client = proxy.connect();
+    let request = format!(
+        "POST /mcp HTTP/1.1\r\nhost: {}\r\naccept: application/json\r\ncontent-type: application/json\r\nmcp-session-id: {}\r\ncontent-length: {}\r\n\r\n{body}",
+        proxy.address,
+        session.token,
+        body.len()
+    );
+    client.peer.send(request.as_bytes());
+    gone(backend.next());
+    begun_anew(&backend, "second");
+    let whole = client.whole();
+    assert_eq!(whole.head.get("content-type"), Some("application/json"));
+    told(&whole.body, "1");
+    runs(&session, &backend, "second");
 }
 
 /// A session that is known from its token alone can't be begun anew: 404, and for ever.
