@@ -15,6 +15,7 @@ use tracing::{debug, info};
 use crate::config::resolved::Sessions;
 use crate::pure::refusal;
 use crate::pure::rpc::RequestId;
+use crate::pure::session::loss::Doubt;
 use crate::pure::session::{LossCause, Losses};
 use crate::relay::Relay;
 use crate::relay::answer::NotExecuted;
@@ -54,8 +55,9 @@ enum Found {
 
 /// Looks into a doubt, unless somebody does.
 pub(crate) fn look_into<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, home: &Arc<Home>) {
-    if !session.standing.change(Losses::doubt) {
-        return;
+    match session.standing.change(Losses::doubt) {
+        Doubt::LookInto => {}
+        Doubt::SeenTo => return,
     }
     let (relay, session, home) = (Arc::clone(relay), Arc::clone(session), Arc::clone(home));
     tokio::spawn(async move {

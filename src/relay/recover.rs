@@ -28,6 +28,9 @@ use crate::upstream::Deadline;
 /// How long a change is waited for that may be missed, before it is looked for again.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
+/// How long a credential that was refused is not tried again, unless another one is shown.
+const DENIED_AGAIN: Duration = Duration::from_secs(10);
+
 /// What becomes of a session that was found lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lost {
@@ -211,10 +214,12 @@ impl Tried {
     /// It was not accepted: is there another one?
     fn refused<W: World>(&mut self, session: &Session<W>) -> Next {
         *self = Self::Refused;
-        let offered = session.standing.take_offered();
-        match offered.map(|offered| session.take_credential(offered)) {
-            Some(true) => Next::Another,
-            Some(false) | None => Next::Nothing,
+        match session.standing.take_offered() {
+            Some(offered) => {
+                session.take_credential(offered);
+                Next::Another
+            }
+            None => Next::Nothing,
         }
     }
 }
@@ -223,6 +228,7 @@ impl Tried {
 async fn attempts<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>) -> Result<(), Over> {
     // The credential that was accepted before goes first: a request that waits has proved nothing yet.
     let mut tried = Tried::Nothing;
+    let mut denied_until = Instant::now();
     loop {
         match session.phase() {
             Phase::Live => {}
@@ -234,8 +240,8 @@ async fn attempts<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>) ->
         }
         let now = relay.now();
         match session.standing.look(|losses| losses.attempt(now)) {
-            Attempt::Now if session.standing.is_denied() => {
-                // The client's next request brings another credential, or the same one to be asked with again.
+            Attempt::Now if session.standing.is_denied() && Instant::now() < denied_until => {
+                // The client's next request may bring another credential; this one may be accepted again.
                 session.standing.changed_until(Instant::now() + LOOK_AGAIN).await;
                 continue;
             }
@@ -254,10 +260,14 @@ async fn attempts<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>) ->
             Renewal::Failed => session.standing.look(|losses| losses.reached(now)),
             Renewal::Denied(answer) => match tried.refused(session) {
                 Next::Another => {}
-                Next::Nothing => session.standing.set_denied(Some(answer)),
+                Next::Nothing => {
+                    denied_until = Instant::now() + DENIED_AGAIN;
+                    session.standing.set_denied(Some(answer));
+                }
             },
             Renewal::Hopeless(why) => return Err(Over::Hopeless(why)),
             Renewal::Renewed(renewed) => {
+                session.standing.set_denied(None);
                 session.standing.look(|losses| losses.reached(now));
                 let (seat, signs) = (renewed.seat.replica().clone(), renewed.signs.clone());
                 if relay.regain(session, renewed).is_ok() {

@@ -350,12 +350,14 @@ impl<W: World> Session<W> {
         *self.credential.lock().unwrap_or_else(PoisonError::into_inner) = self.copy_credential(fields);
     }
 
-    /// Keeps this one instead; whether it is another.
-    pub(crate) fn take_credential(&self, other: Credential) -> bool {
-        let mut kept = self.credential.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_another = *kept != other;
-        *kept = other;
-        is_another
+    /// Keeps this one instead.
+    pub(crate) fn take_credential(&self, other: Credential) {
+        *self.credential.lock().unwrap_or_else(PoisonError::into_inner) = other;
+    }
+
+    /// Whether it is this one that is kept.
+    pub(crate) fn has_credential(&self, shown: &Credential) -> bool {
+        *self.credential.lock().unwrap_or_else(PoisonError::into_inner) == *shown
     }
 
     /// What a request of ours in this client's name needs of its fields.

@@ -251,7 +251,11 @@ impl<W: World> Session<W> {
         if self.standing.is_clear() && self.is_verified(&home) {
             return Ready::Go(home);
         }
-        self.standing.offer(self.copy_credential(fields));
+        let shown = self.copy_credential(fields);
+        if !self.has_credential(&shown) {
+            // The same one is asked with again in its own time.
+            self.standing.offer(shown);
+        }
         // Boxed: it is rare, and its future large.
         Box::pin(self.ready_when_settled(relay, asks)).await
     }

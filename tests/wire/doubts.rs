@@ -122,7 +122,7 @@ fn a_replica_that_comes_back_with_its_sessions() {
 fn a_paused_replica_is_no_loss() {
     let backend = Backend::start();
     backend.see_pings();
-    let proxy = Proxy::start(&[&backend.url()], &["upstream.exchange.replica_retry_max=500ms"]);
+    let proxy = Proxy::start(&[&backend.url()], &["upstream.exchange.replica_retry_max=4s"]);
     let session = in_doubt(&proxy, &backend, &[]);
     let mut client = session.post(LIST);
     let unanswered = pinged(&backend, "backend-session");

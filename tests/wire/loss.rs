@@ -577,7 +577,7 @@ fn a_delete_wins_over_a_new_beginning() {
 fn a_session_moves_to_another_replica() {
     let (one, two) = (Backend::start(), Backend::start());
     let settings = [
-        "upstream.exchange.replica_retry_max=500ms",
+        "upstream.exchange.replica_retry_max=1500ms",
         "upstream.health.probe=off",
         "upstream.exchange.post_idle_max=0s",
     ];
@@ -597,7 +597,7 @@ fn a_session_moves_to_another_replica() {
 fn what_was_never_written_goes_to_the_new_session() {
     let (one, two) = (Backend::start(), Backend::start());
     let settings = [
-        "upstream.exchange.replica_retry_max=500ms",
+        "upstream.exchange.replica_retry_max=1500ms",
         "upstream.health.probe=off",
         "upstream.exchange.post_idle_max=0s",
     ];

@@ -199,6 +199,15 @@ enum Owed {
     Word,
 }
 
+/// What a doubt comes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Doubt {
+    /// Whoever has it asks the replica.
+    LookInto,
+    /// Somebody does, or the session is lost already.
+    SeenTo,
+}
+
 /// When a request came, as far as the word that is owed matters to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrived {
@@ -275,13 +284,15 @@ impl Losses {
         }
     }
 
-    /// Its replica is in doubt: whether it is to be asked now, by whoever asks first.
-    pub fn doubt(&mut self) -> bool {
-        let first = self.stand == Stand::Settled;
-        if first {
-            self.stand = Stand::Checking;
+    /// Its replica is in doubt.
+    pub const fn doubt(&mut self) -> Doubt {
+        match self.stand {
+            Stand::Settled => {
+                self.stand = Stand::Checking;
+                Doubt::LookInto
+            }
+            Stand::Checking | Stand::Recovering { .. } => Doubt::SeenTo,
         }
-        first
     }
 
     /// Its replica knows it: nothing was lost.
@@ -498,19 +509,19 @@ mod tests {
     #[test]
     fn a_doubt_is_looked_into_once() {
         let mut losses = Losses::new();
-        assert!(losses.doubt());
-        assert!(!losses.doubt());
+        assert_eq!(losses.doubt(), Doubt::LookInto);
+        assert_eq!(losses.doubt(), Doubt::SeenTo);
         assert_eq!(losses.weigh(Asks::Other, losses.arrive()), Weighed::Wait);
         losses.cleared();
         assert!(losses.is_clear());
-        assert!(losses.doubt());
+        assert_eq!(losses.doubt(), Doubt::LookInto);
         assert_eq!(losses.lost(FACTS, Millis(0)), Loss::Recover);
         losses.cleared();
         assert!(
             losses.is_recovering(),
             "what was asked before the loss changes nothing"
         );
-        assert!(!losses.doubt());
+        assert_eq!(losses.doubt(), Doubt::SeenTo);
     }
 
     /// Tries at these times, in milliseconds: `+` reached a backend, `-` nobody; then what follows at `now`.
