@@ -17,9 +17,10 @@ use tracing::{debug, info};
 use crate::config::resolved::Sessions;
 use crate::pure::refusal::{self, Withdrawal};
 use crate::pure::rpc::RequestId;
-use crate::pure::session::{Asks, Generation, LossCause, OnSessionLoss};
+use crate::pure::session::{Asks, Generation, LossCause, OnSessionLoss, Phase};
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, NotExecuted};
+use crate::relay::doubt;
 use crate::relay::headers;
 use crate::relay::home::Home;
 use crate::relay::passing::{self, Content, Passing};
@@ -203,11 +204,24 @@ impl<W: World> Session<W> {
         deadline: Deadline,
     ) -> Result<Sent<W>, Unanswered> {
         let home = self.home();
-        let answer = self
-            .pool
-            .send_once(&home.replica, home.backend_id.as_ref(), &mut request, deadline)
-            .await?;
-        self.judge(relay, &home, answer).await
+        let generation = home.generation;
+        if generation > Generation::FIRST
+            && recover::fit(self, generation, Asks::Notices, &mut request) == Fit::Nothing
+        {
+            return Ok(Sent::NotRun);
+        }
+        let own = home.backend_id.as_ref();
+        let sent = self.pool.send_once(&home.replica, own, &mut request, deadline);
+        match sent.await.map_err(Unanswered::from) {
+            Ok(answer) => self.judge(relay, &home, answer).await,
+            Err(why) => {
+                if why == Unanswered::NotSent(NotExecuted::Unavailable) && self.phase() == Phase::Live {
+                    // Nobody waits for this one; but whether the session is lost is found out without being asked.
+                    doubt::look_into(relay, self, &home);
+                }
+                Err(why)
+            }
+        }
     }
 
     /// The end of the time for which a request may wait for a replica twice: until it is given up, and for another one.

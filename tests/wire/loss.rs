@@ -592,6 +592,30 @@ fn a_session_moves_to_another_replica() {
     assert!(two.is_silent());
 }
 
+/// What the proxy has to say of its own finds out too: nobody need ask.
+#[test]
+fn a_cancel_that_finds_no_replica_finds_the_loss() {
+    let (one, two) = (Backend::start(), Backend::start());
+    let settings = [
+        "upstream.exchange.replica_retry_max=1500ms",
+        "upstream.health.probe=off",
+        "upstream.exchange.post_idle_max=0s",
+        "upstream.stream.detached_max=500ms",
+        "upstream.stream.replay_age_max=1s",
+    ];
+    let proxy = Proxy::start(&[&one.url(), &two.url()], &settings);
+    let session = Session::open(&proxy, &one);
+    let (client, _running) = session.streaming_call(&one, "1");
+    client.cut();
+    session.client_left(&proxy);
+    one.close();
+    begun_anew(&two, "second");
+    session.logged(&proxy, "lost session goes on");
+    let mut client = session.post(&call("2"));
+    refused(&mut client, "2");
+    runs(&session, &two, "second");
+}
+
 /// Nothing of it was written, so what is no call is simply served by the new session.
 #[test]
 fn what_was_never_written_goes_to_the_new_session() {
