@@ -555,6 +555,18 @@ fn upstreams() {
             Ok(None),
         ),
         (
+            with("[upstream.session]\non_session_loss = \"anounce\""),
+            Err(["on_session_loss", "announce"]),
+        ),
+        (
+            with("[upstream.session]\ninstance_header = \"a b\""),
+            Err(["`a b` is not the name of a header field", "x-instance-id"]),
+        ),
+        (
+            with("[upstream.session]\non_session_loss = \"terminate\"\ninstance_header = \"X-Pod\""),
+            Ok(None),
+        ),
+        (
             with("[upstream.session]\ncredential_headers = [\"a b\"]"),
             Err(["`a b` is not the name of a header", "authorization"]),
         ),

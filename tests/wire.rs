@@ -22,6 +22,8 @@ mod by_hand;
 mod clocks;
 #[path = "wire/doors.rs"]
 mod doors;
+#[path = "wire/doubts.rs"]
+mod doubts;
 #[path = "wire/drains.rs"]
 mod drains;
 #[path = "wire/gone.rs"]
@@ -30,6 +32,8 @@ mod gone;
 mod ids;
 #[path = "wire/listening.rs"]
 mod listening;
+#[path = "wire/loss.rs"]
+mod loss;
 #[path = "wire/requests.rs"]
 mod requests;
 #[path = "wire/restarts.rs"]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::net::Authority;
+pub use crate::pure::session::OnSessionLoss;
 
 /// The whole configuration.
 #[derive(Clone, Debug)]
@@ -210,6 +211,10 @@ pub struct Session {
     pub max: Duration,
     /// Streams with data for each session, at most [`crate::pure::limits::SESSION_STREAMS_MAX`].
     pub streams_max: usize,
+    /// What becomes of a session that its backend has lost (`on_session_loss`).
+    pub on_loss: OnSessionLoss,
+    /// The header field by which a backend names its own process or start, lower case; none = it has none.
+    pub instance_header: Option<Box<str>>,
     /// Header fields that make up a client's credential, lower case.
     pub credential_headers: Vec<Box<str>>,
 }

@@ -10,8 +10,8 @@ use super::pem;
 use super::replica::{self, NotAReplica};
 use super::report::Origin;
 use super::resolved::{
-    Balance, EarlyCursor, Exchange, Health, Probe, Replica, Scheme, Session, Sessions, Stream, Upstream,
-    UpstreamTls,
+    Balance, EarlyCursor, Exchange, Health, OnSessionLoss, Probe, Replica, Scheme, Session, Sessions, Stream,
+    Upstream, UpstreamTls,
 };
 
 /// The header fields that make up a credential if nothing is said (wire contract, section 9).
@@ -265,7 +265,16 @@ fn exchange(fields: &mut Fields<'_, '_>) -> Exchange {
 
 fn session(fields: &mut Fields<'_, '_>) -> Session {
     let credential_headers = credential_headers(fields);
+    let losses = [
+        ("announce", OnSessionLoss::Announce),
+        ("reinitialize", OnSessionLoss::Reinitialize),
+        ("terminate", OnSessionLoss::Terminate),
+    ];
+    let on_loss = fields.word("on_session_loss", &losses);
+    let instance_header = instance_header(fields);
     let session = Session {
+        on_loss: on_loss.unwrap_or(OnSessionLoss::Announce),
+        instance_header,
         sessions_max: fields.count("sessions_max", bounds::SESSIONS),
         idle: fields.time("session_idle", bounds::SESSION_IDLE),
         max: fields.time("session_max", bounds::SESSION_MAX),
@@ -274,6 +283,23 @@ fn session(fields: &mut Fields<'_, '_>) -> Session {
     };
     check::session(fields, &session);
     session
+}
+
+/// `instance_header`: the name of a header field.
+fn instance_header(fields: &mut Fields<'_, '_>) -> Option<Box<str>> {
+    let name = fields.text("instance_header")?.to_ascii_lowercase();
+    if name.len() <= HEADER_NAME_BYTES_MAX && http::HeaderName::from_bytes(name.as_bytes()).is_ok() {
+        return Some(name.into());
+    }
+    let at = fields.at("instance_header");
+    let advice = "write a name such as \"x-instance-id\"";
+    fields.problem(
+        &at,
+        "instance_header",
+        format!("`{name}` is not the name of a header field"),
+        advice,
+    );
+    None
 }
 
 fn credential_headers(fields: &mut Fields<'_, '_>) -> Vec<Box<str>> {

@@ -69,6 +69,23 @@ pub const ACK_MARKS_MAX: usize = 32;
 /// older ones, a reset can't say that they are withdrawn.
 pub const SERVER_REQUESTS_MAX: usize = 64;
 
+/// How often a lost session may be begun anew within [`REINITIALIZATIONS_WINDOW_MS`]: a backend that loses its sessions
+/// more often is broken, and its clients should know.
+pub const REINITIALIZATIONS_MAX: usize = 5;
+
+/// The time over which those are counted, in milliseconds.
+pub const REINITIALIZATIONS_WINDOW_MS: u64 = 10 * 60 * 1_000;
+
+/// How long a lost session waits for a replica that can be reached, in milliseconds: a deploy is over by then.
+pub const RECOVERY_MS_MAX: u64 = 10 * 60 * 1_000;
+
+/// Longest beginning of a session (`initialize` and the capabilities in its answer) that is kept, in bytes. Real ones
+/// are below 4 KiB. A session with a longer one ends when its backend loses it.
+pub const OPENING_BYTES_MAX: usize = 64 * 1_024;
+
+/// Deepest nesting of capabilities that is compared: MCP has three levels.
+pub const CAPABILITY_DEPTH_MAX: usize = 16;
+
 /// Keep-alives for which a connection that takes nothing still counts as alive (wire contract, section 5).
 pub const LIVELY_KEEPALIVES: u64 = 2;
 

@@ -108,6 +108,8 @@ pub enum Failure {
         /// Why.
         reason: Reason,
     },
+    /// The session was lost before it ran; it was not executed (wire contract, section 6).
+    NotRun,
     /// It could not be served; nothing was reset.
     Unserved {
         /// Why.
@@ -122,6 +124,7 @@ impl Failure {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Reset { reason, epoch: _ } | Self::Lost { reason } => reason.as_str(),
+            Self::NotRun => Reason::BackendLost.as_str(),
             Self::Unserved { why, execution: _ } => why.as_str(),
         }
     }
@@ -130,6 +133,7 @@ impl Failure {
     pub const fn execution(self) -> Execution {
         match self {
             Self::Reset { .. } | Self::Lost { .. } => Execution::Unknown,
+            Self::NotRun => Execution::NotExecuted,
             Self::Unserved { execution, .. } => execution,
         }
     }
@@ -137,6 +141,7 @@ impl Failure {
     const fn sentence(self) -> &'static str {
         match self {
             Self::Reset { .. } | Self::Lost { .. } => "the answer was lost on its way",
+            Self::NotRun => "the server's session was restarted, and what it held is gone",
             Self::Unserved { why, .. } => why.sentence(),
         }
     }
@@ -148,7 +153,7 @@ impl Failure {
                 let epoch = epoch.spelled();
                 format!(r#"{{"reason":"{word}","epoch":"{epoch}","outcome":"{outcome}"}}"#)
             }
-            Self::Lost { .. } | Self::Unserved { .. } => {
+            Self::Lost { .. } | Self::NotRun | Self::Unserved { .. } => {
                 format!(r#"{{"reason":"{word}","outcome":"{outcome}"}}"#)
             }
         }
@@ -195,6 +200,29 @@ pub fn empty_result(id: &RequestId) -> Vec<u8> {
 /// A `ping` of ours to a backend.
 pub fn ping(id: &RequestId) -> Vec<u8> {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#).into_bytes()
+}
+
+/// The end of a beginning: the client's word that it is ready.
+pub const fn initialized() -> &'static [u8] {
+    br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#
+}
+
+/// Asks a backend for log messages at this level, as its client did before.
+pub fn set_level(level: LogLevel) -> Vec<u8> {
+    let level = level.as_str();
+    format!(
+        r#"{{"jsonrpc":"2.0","id":"throughline-level","method":"logging/setLevel","params":{{"level":"{level}"}}}}"#
+    )
+    .into_bytes()
+}
+
+/// Subscribes to a resource, as its client did before.
+pub fn subscribe(uri: &str) -> Vec<u8> {
+    let uri = quoted(uri);
+    format!(
+        r#"{{"jsonrpc":"2.0","id":"throughline-subscribe","method":"resources/subscribe","params":{{"uri":{uri}}}}}"#
+    )
+    .into_bytes()
 }
 
 /// A list that a client holds a copy of.
@@ -348,8 +376,10 @@ pub fn cancelled(id: &RequestId, why: Withdrawal) -> Vec<u8> {
 /// The answer to a `tools/call` that was not run since the server's session was lost: in words for the model,
 /// before it acts on what is gone (wire contract, section 6).
 pub fn tool_refused(id: &RequestId) -> Vec<u8> {
-    const TEXT: &str = "The MCP server's session was restarted. Any state that was held in it is gone. \
-        This call was not run. Calling again continues in the new session.";
+    const TEXT: &str = "This call was NOT run. The MCP server's session was restarted, and state that earlier calls had \
+        built up in it (for example open pages, logins, a working directory, variables, unfinished transactions) is \
+        gone; what they did outside of it stands. Set up again what this call relies on, if anything, then call \
+        again: calls run as usual in the new session.";
     let text = quoted(TEXT);
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":{text}}}],"isError":true}}}}"#
@@ -400,6 +430,10 @@ mod tests {
             &error(&id(r#""\u0061""#), lost),
             r#"{"jsonrpc":"2.0","id":"\u0061","error":{"code":-32603,"message":"throughline: the answer was lost on its way (backend_lost); whether the request was executed is unknown","data":{"reason":"backend_lost","outcome":"unknown"}}}"#,
         );
+        check(
+            &error(&id("7"), Failure::NotRun),
+            r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"throughline: the server's session was restarted, and what it held is gone (backend_lost); the request was not executed","data":{"reason":"backend_lost","outcome":"not_executed"}}}"#,
+        );
         let unserved = |why, execution| Failure::Unserved { why, execution };
         check(
             &error(
@@ -441,6 +475,18 @@ mod tests {
         check(
             &empty_result(&id("\"x\"")),
             r#"{"jsonrpc":"2.0","id":"x","result":{}}"#,
+        );
+        check(
+            initialized(),
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        );
+        check(
+            &set_level(LogLevel::Error),
+            r#"{"jsonrpc":"2.0","id":"throughline-level","method":"logging/setLevel","params":{"level":"error"}}"#,
+        );
+        check(
+            &subscribe("a:\"b\""),
+            r#"{"jsonrpc":"2.0","id":"throughline-subscribe","method":"resources/subscribe","params":{"uri":"a:\"b\""}}"#,
         );
         check(&ping(&id("3")), r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#);
     }
@@ -504,7 +550,7 @@ mod tests {
     fn a_tool_call_that_was_not_run() {
         check(
             &tool_refused(&id("12")),
-            r#"{"jsonrpc":"2.0","id":12,"result":{"content":[{"type":"text","text":"The MCP server's session was restarted. Any state that was held in it is gone. This call was not run. Calling again continues in the new session."}],"isError":true}}"#,
+            r#"{"jsonrpc":"2.0","id":12,"result":{"content":[{"type":"text","text":"This call was NOT run. The MCP server's session was restarted, and state that earlier calls had built up in it (for example open pages, logins, a working directory, variables, unfinished transactions) is gone; what they did outside of it stands. Set up again what this call relies on, if anything, then call again: calls run as usual in the new session."}],"isError":true}}"#,
         );
     }
 }

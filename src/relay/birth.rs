@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::pure::epoch::{Epoch, Seq};
 use crate::pure::event_id::{IdPrefix, StreamName};
 use crate::pure::log::Millis;
-use crate::pure::session::Full;
+use crate::pure::session::{Full, Generation};
 use crate::pure::stream::{Agent, Life};
 use crate::relay::Relay;
 use crate::relay::intake::{Counts, Spill};
@@ -33,6 +33,8 @@ pub(crate) struct Beginning<W: World> {
     pub(crate) source: Source<W>,
     /// What kind of client asks for it.
     pub(crate) agent: Agent,
+    /// Which life of the session it belongs to.
+    pub(crate) generation: Generation,
 }
 
 /// A stream's place in its session: what others find, and the epoch that it begins with.
@@ -64,7 +66,12 @@ impl<W: World> StreamTask<W> {
         place: Place,
         beginning: Beginning<W>,
     ) -> Result<Self, LogLoss> {
-        let Beginning { life, source, agent } = beginning;
+        let Beginning {
+            life,
+            source,
+            agent,
+            generation,
+        } = beginning;
         let Place { epoch, mailbox } = place;
         let name = mailbox.name.clone();
         let claim = Claim {
@@ -83,6 +90,7 @@ impl<W: World> StreamTask<W> {
             prefix: IdPrefix::new(relay.keys.current(), &session.uid, epoch, &name),
             name,
             agent,
+            generation,
             epoch,
             log,
             kept: Seq::START,

@@ -52,7 +52,7 @@ impl<W: World> Relay<W> {
                 session.pool.instruments.resets.one(reason)
             }
             // The client's own word.
-            Failure::Unserved { .. } => return,
+            Failure::NotRun | Failure::Unserved { .. } => return,
         }
         warn!(
             upstream = %session.pool.config.name,

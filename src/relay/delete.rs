@@ -60,6 +60,10 @@ pub(crate) async fn delete<W: World>(
             relay.end_session(session, Ended::Deleted);
             Answer::Refused(Refused::SessionGone)
         }
+        Ok(Sent::Refused | Sent::NotRun | Sent::Strange) => {
+            relay.end_session(session, Ended::Deleted);
+            gone_here()
+        }
         Err(why) => {
             info!(session = %session.label(), ?why, "session was deleted here; its backend was not reached");
             relay.end_session(session, Ended::Deleted);

@@ -17,6 +17,7 @@ use crate::pure::session_token;
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, NotExecuted, Refused, Serve};
 use crate::relay::counted::{Counted, request_kind};
+use crate::relay::home::Signs;
 use crate::relay::kept::Kept;
 use crate::relay::passing::{self, Passing};
 use crate::relay::pool::{Pool, Request, Unanswered};
@@ -91,7 +92,7 @@ impl<W: World> Relay<W> {
         let ids = said.into_ids();
         let from = call.peer;
         match pool
-            .send_any(from, None, Request::of(call), Deadline::Never)
+            .send_any(from, None, &mut Request::of(call), Deadline::Never)
             .await
         {
             Ok((_, incoming)) => passing::untouched(incoming),
@@ -147,8 +148,11 @@ impl<W: World> Relay<W> {
         let Ok(token) = HeaderValue::from_bytes(token.as_bytes()) else {
             return Carried::Gone;
         };
+        let signs = Signs::of_token(&facts);
         let fresh = Fresh {
             facts,
+            signs,
+            opening: None,
             token,
             seat: replica.seat(),
             early: Vec::new(),

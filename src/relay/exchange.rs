@@ -11,23 +11,28 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use memchr::memmem;
-use tracing::info;
+use tokio::time::Instant;
+use tracing::{debug, info};
 
 use crate::config::resolved::Sessions;
 use crate::pure::refusal::{self, Withdrawal};
 use crate::pure::rpc::RequestId;
-use crate::pure::session::Ended;
+use crate::pure::session::{Asks, Generation, LossCause, OnSessionLoss, Phase};
 use crate::relay::Relay;
-use crate::relay::answer::Answer;
+use crate::relay::answer::{Answer, NotExecuted};
+use crate::relay::doubt;
 use crate::relay::headers;
+use crate::relay::home::Home;
 use crate::relay::passing::{self, Content, Passing};
 use crate::relay::pool::{BackendAnswer, Request, Unanswered};
+use crate::relay::recover::{self, Fit, Lost};
 use crate::relay::session::Session;
+use crate::relay::standing::Ready;
 use crate::relay::world::World;
-use crate::upstream::Deadline;
+use crate::upstream::{Deadline, SendError};
 
 /// Whose address stands for a session in the choice of a replica: the session's, not its client's, so nobody's.
-const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+pub(crate) const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// How long a backend may take to hear of a cancel.
 const CANCEL_MAX: Duration = Duration::from_secs(5);
@@ -38,8 +43,14 @@ pub(crate) enum Sent<W: World> {
     Answer(BackendAnswer<W>),
     /// The backend's answer, which had to be read to be understood.
     Whole(WholeAnswer),
-    /// The backend does not know the session; it has ended here too.
+    /// The session is over.
     SessionGone,
+    /// It was not sent: the model must be told first that the session was lost.
+    Refused,
+    /// It was not executed: the session was lost before, and goes on.
+    NotRun,
+    /// Another start of the backend answered it, which knows nothing of the session: what came of it means nothing.
+    Strange,
 }
 
 /// An answer that was read whole.
@@ -81,63 +92,197 @@ impl WholeAnswer {
     }
 }
 
+/// What a backend's answer is, as far as the session is concerned.
+pub(crate) enum Understood<W: World> {
+    /// An answer; its body is still to be read.
+    Answer(BackendAnswer<W>),
+    /// An answer that had to be read to be understood.
+    Whole(WholeAnswer),
+    /// It does not know the session: it has executed nothing.
+    Gone,
+    /// It bears the sign of another start of the backend than the session's: it knows nothing of the session, and has
+    /// executed what it was asked.
+    OtherInstance,
+}
+
 impl<W: World> Session<W> {
-    /// Sends a request of this session, waiting for its replica if that refuses connections.
+    /// Sends a request of this session, waiting for its replica if that refuses connections, and for the session if it
+    /// is being begun anew.
     ///
     /// # Errors
     /// [`Unanswered`] says whether it was sent.
-    pub(crate) async fn send(&self, relay: &Arc<Relay<W>>, request: Request) -> Result<Sent<W>, Unanswered> {
-        let own = self.backend_id.as_ref();
-        let answer = if self.is_pinned() {
-            self.pool.send_to(self.replica(), own, request).await?
-        } else {
-            // Any replica takes any request: there is nothing that only one of them knows.
-            let sending = self.pool.send_any(NOBODY, own, request, Deadline::Never);
-            Box::pin(sending).await?.1
-        };
-        self.judge(relay, answer).await
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        relay: &Arc<Relay<W>>,
+        mut request: Request,
+    ) -> Result<Sent<W>, Unanswered> {
+        self.call(relay, &mut request, Asks::Other).await.1
     }
 
-    /// The same, once: nobody waits for a replica that is away.
+    /// The same, and which life of the session it was sent in.
+    pub(crate) async fn call(
+        self: &Arc<Self>,
+        relay: &Arc<Relay<W>>,
+        request: &mut Request,
+        asks: Asks,
+    ) -> (Generation, Result<Sent<W>, Unanswered>) {
+        // The clock is read when something goes wrong, not for each call.
+        let mut until = None;
+        loop {
+            let home = match self.ready(relay, asks, &request.headers).await {
+                Ready::Go(home) => home,
+                not => return (self.home().generation, not_ready(not)),
+            };
+            let generation = home.generation;
+            if generation > Generation::FIRST && recover::fit(self, generation, asks, request) == Fit::Nothing
+            {
+                return (generation, Ok(Sent::NotRun));
+            }
+            let own = home.backend_id.as_ref();
+            let answered = if self.is_pinned(&home) {
+                let sent = self
+                    .pool
+                    .send_once(&home.replica, own, request, Deadline::Never)
+                    .await;
+                sent.map_err(|error| self.unanswered(&home, error))
+            } else {
+                // Any replica takes any request: there is nothing that only one of them knows.
+                let sent = self.pool.send_any(NOBODY, own, request, Deadline::Never).await;
+                sent.map(|(_, answer)| answer)
+            };
+            let answer = match answered {
+                Ok(answer) => answer,
+                // Not a byte of it was written: it waits until its replica is back and knows the session, or the session
+                // stands elsewhere. A replica that comes and goes must not hold it for ever.
+                Err(Unanswered::NotSent(NotExecuted::Unavailable))
+                    if self.is_pinned(&home)
+                        && Instant::now() < *until.get_or_insert_with(|| self.patience_of_two()) =>
+                {
+                    self.standing.doubt();
+                    continue;
+                }
+                Err(why) => {
+                    if let Unanswered::Lost(_) = why {
+                        self.standing.doubt();
+                    }
+                    return (generation, Err(why));
+                }
+            };
+            return match self.judge(relay, &home, answer).await {
+                Ok(Sent::NotRun) => (generation, self.not_run(relay, request, asks).await),
+                judged => (generation, judged),
+            };
+        }
+    }
+
+    /// The backend had lost the session when this request came there: nothing was executed, and it is not sent again.
+    /// What its client is told depends on what becomes of the session.
+    async fn not_run(
+        self: &Arc<Self>,
+        relay: &Arc<Relay<W>>,
+        request: &Request,
+        asks: Asks,
+    ) -> Result<Sent<W>, Unanswered> {
+        match self.ready(relay, Asks::Other, &request.headers).await {
+            Ready::Gone => Ok(Sent::SessionGone),
+            Ready::Denied(answer) => Ok(Sent::Whole(answer)),
+            Ready::Go(_) | Ready::Refuse | Ready::Late(_) => match (asks, self.loss_rule()) {
+                (Asks::Tool, OnSessionLoss::Announce) => Ok(Sent::Refused),
+                (Asks::Tool | Asks::Other | Asks::Notices, _) => Ok(Sent::NotRun),
+            },
+        }
+    }
+
+    /// The same as [`Session::send`], once: nobody waits for a replica that is away.
     ///
     /// # Errors
     /// As [`Session::send`].
     pub(crate) async fn send_once(
-        &self,
+        self: &Arc<Self>,
         relay: &Arc<Relay<W>>,
-        request: Request,
+        mut request: Request,
         deadline: Deadline,
     ) -> Result<Sent<W>, Unanswered> {
-        let answer = self
-            .pool
-            .send_once(self.replica(), self.backend_id.as_ref(), &request, deadline)
-            .await?;
-        self.judge(relay, answer).await
+        let home = self.home();
+        let generation = home.generation;
+        if generation > Generation::FIRST
+            && recover::fit(self, generation, Asks::Notices, &mut request) == Fit::Nothing
+        {
+            return Ok(Sent::NotRun);
+        }
+        let own = home.backend_id.as_ref();
+        let sent = self.pool.send_once(&home.replica, own, &request, deadline);
+        match sent.await.map_err(Unanswered::from) {
+            Ok(answer) => self.judge(relay, &home, answer).await,
+            Err(why) => {
+                if why == Unanswered::NotSent(NotExecuted::Unavailable) && self.phase() == Phase::Live {
+                    // Nobody waits for this one; but whether the session is lost is found out without being asked.
+                    doubt::look_into(relay, self, &home);
+                }
+                Err(why)
+            }
+        }
     }
 
-    fn is_pinned(&self) -> bool {
+    /// The end of the time for which a request may wait for a replica twice: until it is given up, and for another one.
+    fn patience_of_two(&self) -> Instant {
+        Instant::now() + 2 * self.pool.config.exchange.replica_retry_max
+    }
+
+    fn unanswered(&self, home: &Home, error: SendError) -> Unanswered {
+        debug!(session = %self.label(), upstream = %self.pool.config.name, replica = %home.replica.authority(), %error, "backend did not answer");
+        error.into()
+    }
+
+    /// Whether only one replica knows it.
+    pub(crate) fn is_pinned(&self, home: &Home) -> bool {
         match self.pool.config.sessions {
-            Sessions::Replica => self.backend_id.is_some(),
+            Sessions::Replica => home.backend_id.is_some(),
             Sessions::Shared | Sessions::None => false,
         }
     }
 
     async fn judge(
-        &self,
+        self: &Arc<Self>,
         relay: &Arc<Relay<W>>,
-        mut answer: BackendAnswer<W>,
+        home: &Home,
+        answer: BackendAnswer<W>,
     ) -> Result<Sent<W>, Unanswered> {
+        Ok(match self.understand(home, answer).await {
+            Understood::Answer(answer) => Sent::Answer(answer),
+            Understood::Whole(answer) => Sent::Whole(answer),
+            Understood::Gone => {
+                info!(session = %self.label(), upstream = %self.pool.config.name, "backend does not know the session any more");
+                match relay.lost(self, home.generation, LossCause::Gone) {
+                    Lost::Over => Sent::SessionGone,
+                    Lost::GoesOn => Sent::NotRun,
+                }
+            }
+            Understood::OtherInstance => {
+                let _ = relay.lost(self, home.generation, LossCause::Restarted);
+                Sent::Strange
+            }
+        })
+    }
+
+    /// What an answer to a request of this session, sent to this home, says of the session.
+    pub(crate) async fn understand(&self, home: &Home, mut answer: BackendAnswer<W>) -> Understood<W> {
+        let Some(_) = &home.backend_id else {
+            return Understood::Answer(answer);
+        };
         let status = answer.head.status;
         let doubtful = match status {
-            StatusCode::NOT_FOUND if self.backend_id.is_some() => return Ok(self.gone(relay)),
-            StatusCode::BAD_REQUEST => self.backend_id.is_some(),
-            StatusCode::UNAUTHORIZED => {
-                self.backend_id.is_some() && !answer.head.headers.contains_key(WWW_AUTHENTICATE)
-            }
+            StatusCode::NOT_FOUND => return Understood::Gone,
+            StatusCode::BAD_REQUEST => true,
+            StatusCode::UNAUTHORIZED => !answer.head.headers.contains_key(WWW_AUTHENTICATE),
             _ => false,
         };
         if !doubtful {
-            return Ok(Sent::Answer(answer));
+            let header = self.pool.config.session.instance_header.as_deref();
+            if self.is_pinned(home) && home.is_contradicted_by(&answer.head.headers, header) {
+                return Understood::OtherInstance;
+            }
+            return Understood::Answer(answer);
         }
         let fields = std::mem::take(&mut answer.head.headers);
         let body = match Box::pin(passing::content::<W>(answer)).await {
@@ -146,16 +291,19 @@ impl<W: World> Session<W> {
             Ok(Content::More(_)) | Err(_) => Bytes::new(),
         };
         if says_gone(status, &body) {
-            Ok(self.gone(relay))
+            Understood::Gone
         } else {
-            Ok(Sent::Whole(WholeAnswer { status, fields, body }))
+            Understood::Whole(WholeAnswer { status, fields, body })
         }
     }
+}
 
-    fn gone(&self, relay: &Arc<Relay<W>>) -> Sent<W> {
-        info!(session = %self.label(), upstream = %self.pool.config.name, "backend does not know the session any more");
-        relay.end_session(self, Ended::BackendLost);
-        Sent::SessionGone
+fn not_ready<W: World>(why: Ready) -> Result<Sent<W>, Unanswered> {
+    match why {
+        Ready::Go(_) | Ready::Refuse => Ok(Sent::Refused),
+        Ready::Gone => Ok(Sent::SessionGone),
+        Ready::Denied(answer) => Ok(Sent::Whole(answer)),
+        Ready::Late(why) => Err(Unanswered::NotSent(why)),
     }
 }
 

@@ -10,17 +10,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderValue;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue};
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use crate::pure::revision::{Era, Revision};
 use crate::pure::rpc::{self, EventKind, RequestId};
+use crate::pure::session::Opening;
 use crate::pure::session_token::{self, BackendId, Flags, Sealed};
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, Refused};
 use crate::relay::headers;
+use crate::relay::home::Signs;
 use crate::relay::passing::{self, Passing};
 use crate::relay::pool::{BackendAnswer, Pool, Request, Unanswered};
 use crate::relay::session::Fresh;
@@ -35,9 +37,17 @@ const RETRY_AFTER: Duration = Duration::from_secs(2);
 const EARLY_MESSAGES_MAX: usize = 16;
 
 /// A backend's answer to `initialize`, read whole.
-struct Answered {
-    response: Bytes,
-    early: Vec<Box<[u8]>>,
+pub(crate) struct Answered {
+    /// The answer.
+    pub(crate) response: Bytes,
+    /// Messages before it.
+    pub(crate) early: Vec<Box<[u8]>>,
+}
+
+/// Who answered, and the head of the answer.
+struct Answering<'a> {
+    seat: Seat,
+    head: &'a HeaderMap,
 }
 
 /// Answers an `initialize` request with this id.
@@ -55,8 +65,9 @@ pub(crate) async fn initialize<W: World>(
     }
     let limit = pool.config.exchange.initialize_max;
     let from = call.peer;
+    let mut request = Request::of(call);
     let (seat, incoming) = match pool
-        .send_any(from, None, Request::of(call), Deadline::after(limit))
+        .send_any(from, None, &mut request, Deadline::after(limit))
         .await
     {
         Ok(found) => found,
@@ -77,7 +88,8 @@ pub(crate) async fn initialize<W: World>(
     let mut sent = headers::to_client(head.clone());
     sent.remove(CONTENT_LENGTH);
     sent.remove(TRANSFER_ENCODING);
-    match begin(relay, pool, seat, head.get(headers::SESSION_ID), answered) {
+    let answering = Answering { seat, head: &head };
+    match begin(relay, pool, &request, answering, answered) {
         Ok((token, response)) => {
             if let Some(token) = token {
                 sent.insert(headers::SESSION_ID, token);
@@ -105,10 +117,11 @@ fn refused(why: Unanswered) -> Refused {
 fn begin<W: World>(
     relay: &Arc<Relay<W>>,
     pool: &Arc<Pool<W>>,
-    seat: Seat,
-    backend_id: Option<&HeaderValue>,
+    request: &Request,
+    answering: Answering<'_>,
     answered: Answered,
 ) -> Result<(Option<HeaderValue>, Bytes), &'static str> {
+    let Answering { seat, head } = answering;
     let negotiated = rpc::lookup(&answered.response, &["result", "protocolVersion"]).and_then(rpc::text);
     let Some(revision) = negotiated.and_then(|text| Revision::parse(&text)) else {
         // An error, or a revision that nobody here knows: the backend's word, and no session of ours.
@@ -119,6 +132,7 @@ fn begin<W: World>(
         Era::Stateless => return Ok((None, answered.response)),
         Era::Session => {}
     }
+    let backend_id = head.get(headers::SESSION_ID);
     let backend_id = match backend_id.map(|value| BackendId::new(value.as_bytes())) {
         None => None,
         Some(Ok(id)) => Some(id),
@@ -136,20 +150,32 @@ fn begin<W: World>(
     let token = session_token::seal(relay.keys.current(), &pool.config.name, &facts, relay.random())
         .map_err(|_| "the session does not fit a token")?;
     let token = HeaderValue::try_from(token).map_err(|_| "the session does not fit a header")?;
-    relay.begin_session(
-        pool,
-        Fresh {
-            facts,
-            token: token.clone(),
-            seat,
-            early: answered.early,
-        },
-    );
+    let instance_header = pool.config.session.instance_header.as_deref();
+    let signs = Signs {
+        backend_id: Signs::of_token(&facts).backend_id,
+        ..Signs::of_answer(head, &answered.response, instance_header)
+    };
+    if let Some(server) = signs.server {
+        seat.replica().saw(server);
+    }
+    let opening = Opening::of(&request.body, &answered.response);
+    let fresh = Fresh {
+        facts,
+        signs,
+        opening: opening.and_then(|opening| relay.beginnings.keep(opening)),
+        token: token.clone(),
+        seat,
+        early: answered.early,
+    };
+    relay.begin_session(pool, fresh, &request.headers);
     Ok((Some(token), answered.response))
 }
 
 /// Reads the answer to `initialize` out of a JSON body or an event stream.
-async fn read<W: World>(
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub(crate) async fn read<W: World>(
     pool: &Pool<W>,
     incoming: BackendAnswer<W>,
     id: &RequestId,

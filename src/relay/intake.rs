@@ -10,6 +10,7 @@ use crate::pure::epoch::Seq;
 use crate::pure::event_id::IdPrefix;
 use crate::pure::log::{EndMark, Entry, Full, Millis, Span, TakenBy};
 use crate::pure::rpc::{begins_a_notification, classify_event};
+use crate::pure::session::Generation;
 use crate::pure::sse::{Block, Text};
 use crate::pure::stream::{Agent, Dropped, Life, Take};
 use crate::store::StreamLog;
@@ -24,6 +25,8 @@ pub(crate) struct Intake<'a, L> {
     pub(crate) spill: &'a mut Spill,
     pub(crate) counts: &'a mut Counts,
     pub(crate) agent: Agent,
+    /// Ids of the backend's requests bear it, from the second life of the session on.
+    pub(crate) generation: Generation,
     pub(crate) now: Millis,
 }
 
@@ -35,6 +38,8 @@ impl<L: StreamLog> Intake<'_, L> {
             Some(text) if !text.as_bytes().is_empty() => text,
             Some(_) | None => return self.counts.drop(Dropped::Empty),
         };
+        let marked = self.generation.mark(text.as_bytes());
+        let text = marked.as_deref().map_or(text, Text::of);
         if block.event.is_empty() && begins_a_notification(text.as_bytes()) && !self.life.is_over() {
             // What almost every event is, and what `Life` would say of it.
             return self.append(EndMark::Open, b"", text);

@@ -81,6 +81,10 @@ pub(crate) enum Command {
     },
     /// The client cancelled the request that this stream answers.
     Cancelled,
+    /// The backend has lost the session, which is being begun anew.
+    Lost,
+    /// The session stands again, elsewhere.
+    Regained,
     /// End now.
     End(EndCause),
     /// End the client's connection with this `retry`, in milliseconds; the proxy drains.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use http::Method;
+use http::{HeaderMap, Method};
 use tracing::{debug, info};
 
 use crate::config::resolved::Config;
@@ -15,6 +15,7 @@ use crate::pure::event_id::Uid;
 use crate::pure::keys::KeyRing;
 use crate::pure::log::Millis;
 use crate::pure::session::{Ended, Origin};
+use crate::relay::beginnings::Beginnings;
 use crate::relay::canned_task::Bell;
 use crate::relay::idle::Idle;
 use crate::relay::mailbox::EndCause;
@@ -29,17 +30,21 @@ use crate::telemetry::instruments::Instruments;
 use crate::telemetry::words;
 use crate::upstream::Deadline;
 
+mod aftermath;
 pub mod answer;
 mod ask;
+mod beginnings;
 mod birth;
 mod canned_task;
 mod chronicle;
 mod counted;
 mod delete;
 mod dispatch;
+mod doubt;
 mod exchange;
 mod get;
 mod headers;
+mod home;
 mod idle;
 mod initialize;
 mod intake;
@@ -51,13 +56,17 @@ mod patience;
 pub mod pool;
 mod post;
 mod reader;
+mod recover;
+mod refuse;
 mod registry;
+mod renew;
 mod running;
 mod said;
 mod session;
 pub mod sink;
 mod source;
 mod standalone;
+mod standing;
 mod stream_task;
 mod sweep_task;
 mod turn;
@@ -75,6 +84,7 @@ pub struct Relay<W: World> {
     sweep: Arc<Sweep>,
     running: Running,
     idle: Idle,
+    beginnings: Beginnings,
     bell: Bell,
 }
 
@@ -108,6 +118,7 @@ impl<W: World> Relay<W> {
             sweep: Arc::new(Sweep::new(world.now())),
             running: Running::default(),
             idle: Idle::default(),
+            beginnings: Beginnings::default(),
             bell: Bell::default(),
             pools,
             world,
@@ -135,8 +146,9 @@ impl<W: World> Relay<W> {
         &self.pools
     }
 
-    fn begin_session(self: &Arc<Self>, pool: &Arc<Pool<W>>, fresh: Fresh) {
+    fn begin_session(self: &Arc<Self>, pool: &Arc<Pool<W>>, fresh: Fresh, fields: &HeaderMap) {
         let session = Session::new(self, pool, fresh, Origin::Fresh);
+        session.keep_credential(fields);
         info!(upstream = %pool.config.name, replica = %session.replica().authority(), session = %session.label(), revision = session.revision.as_str(), "session began");
         pool.instruments.sessions_opened.one();
         self.registry.add(session);

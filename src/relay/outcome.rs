@@ -52,7 +52,8 @@ impl<W: World> StreamTask<W> {
     /// An upstream GET was answered.
     pub(crate) fn opened(&mut self, opened: Opened<W>, now: Millis) {
         match opened {
-            Opened::Streaming(body) => {
+            Opened::Streaming(body, generation) => {
+                self.generation = generation;
                 self.backoff.succeed();
                 self.source = Source::Reading(body);
                 self.first_head = FirstHead::Had;
@@ -66,7 +67,12 @@ impl<W: World> StreamTask<W> {
                 return self.never_began(|| Reply::NotOffered);
             }
             // Held on comments: a 405 on a reconnect costs some clients their session.
-            Opened::NotOffered => self.source = Source::Over,
+            Opened::NotOffered => {
+                self.source = Source::Over;
+                if let Some(reason) = self.gap {
+                    self.turn(reason, Again::Nothing, None);
+                }
+            }
             Opened::SessionGone => {
                 for early in self.early.drain(..) {
                     early.waiting.answer(Reply::SessionGone);
@@ -111,7 +117,7 @@ impl<W: World> StreamTask<W> {
     }
 
     /// Answers every open request with an error, the last with the end mark.
-    fn fail_open(&mut self, reason: Reason, now: Millis) {
+    pub(crate) fn fail_open(&mut self, reason: Reason, now: Millis) {
         let failure = Failure::Reset {
             reason,
             epoch: self.epoch,

@@ -1,15 +1,15 @@
 //! One upstream as the relay uses it: its replicas, its client, and how a request is sent so that it runs once.
 //! Law: a request is tried again, here or elsewhere, only while not one byte of it was written.
-//! A session's request waits for its replica for a bounded time; a new session takes another replica at once.
+//! A session's request waits for its replica (`standing.rs`); a new session takes another replica at once.
 //! Next: `initialize.rs`, `post.rs`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
-use tracing::{debug, warn};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tracing::warn;
 
 use crate::config::resolved;
 use crate::net::Net;
@@ -21,12 +21,10 @@ use crate::relay::world::World;
 use crate::routing::{Asker, Replica, Seat, Table};
 use crate::telemetry::instruments::UpstreamInstruments;
 use crate::telemetry::words::Exchanged;
-use crate::upstream::{Backoff, Cause, Client, Deadline, Incoming, Outgoing, SendError};
+use crate::upstream::{Cause, Client, Deadline, Incoming, Outgoing, SendError};
 
-/// First wait before a refused connection is tried again.
-const RETRY_BASE: Duration = Duration::from_millis(50);
-/// Longest wait between two tries.
-const RETRY_CAP: Duration = Duration::from_secs(1);
+/// New beginnings under way with one upstream: replicas that lose a crowd of sessions must not get them back all at once.
+const BEGINNINGS_AT_ONCE_MAX: usize = 16;
 
 /// An answer of a backend in this world.
 pub(crate) type BackendAnswer<W> = Box<Incoming<<<W as World>::Net as Net>::Io>>;
@@ -43,6 +41,7 @@ pub struct Pool<W: World> {
     pub(crate) instruments: Arc<UpstreamInstruments>,
     client: Arc<Client<W::Net>>,
     world: Arc<W>,
+    few: Semaphore,
 }
 
 /// What is sent to a backend: everything but the session id and the fields that depend on the replica.
@@ -130,6 +129,7 @@ impl<W: World> Pool<W> {
             instruments,
             client,
             world,
+            few: Semaphore::new(BEGINNINGS_AT_ONCE_MAX),
         })
     }
 
@@ -151,6 +151,12 @@ impl<W: World> Pool<W> {
     /// Its configuration.
     pub const fn config(&self) -> &Arc<resolved::Upstream> {
         &self.config
+    }
+
+    /// A turn to begin a session anew, which a whole crowd of sessions may want at one moment.
+    pub(crate) async fn few_at_a_time(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.few.acquire().await.ok()
     }
 
     fn chance(&self) -> u64 {
@@ -188,44 +194,13 @@ impl<W: World> Pool<W> {
         answer
     }
 
-    /// Sends to the replica of a session, trying again while it refuses connections, for `replica_retry_max`.
-    pub(crate) async fn send_to(
-        &self,
-        replica: &Arc<Replica>,
-        session: Option<&HeaderValue>,
-        request: Request,
-    ) -> Result<BackendAnswer<W>, Unanswered> {
-        let mut backoff = Backoff::new(RETRY_BASE, RETRY_CAP);
-        // The clock is read when something goes wrong, not for each call.
-        let mut until = None;
-        loop {
-            let error = match self.send_once(replica, session, &request, Deadline::Never).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => error,
-            };
-            debug!(upstream = %self.config.name, replica = %replica.authority(), %error, "backend did not answer");
-            let again = match &error {
-                SendError::NotSent(Cause::Overloaded { .. }) | SendError::Unknown(_) => {
-                    return Err(error.into());
-                }
-                SendError::NotSent(_) => backoff.next_wait(self.chance()),
-            };
-            let now = self.world.now().0;
-            let patience = self.config.exchange.replica_retry_max.as_millis() as u64;
-            if now + again.as_millis() as u64 >= *until.get_or_insert(now + patience) {
-                return Err(error.into());
-            }
-            tokio::time::sleep(again).await;
-        }
-    }
-
     /// Sends to a replica of the balance's choice, and to another one while nothing was written.
     /// The seat is taken with the choice, so that the next choice sees it.
     pub(crate) async fn send_any(
         &self,
         from: IpAddr,
         session: Option<&HeaderValue>,
-        request: Request,
+        request: &Request,
         deadline: Deadline,
     ) -> Result<(Seat, BackendAnswer<W>), Unanswered> {
         let asker = Asker {
@@ -239,7 +214,7 @@ impl<W: World> Pool<W> {
                 return Err(last);
             };
             let seat = replica.seat();
-            match self.send_once(&replica, session, &request, deadline).await {
+            match self.send_once(&replica, session, request, deadline).await {
                 Ok(answer) => return Ok((seat, answer)),
                 Err(error @ SendError::Unknown(_)) => return Err(error.into()),
                 Err(error @ SendError::NotSent(_)) => {

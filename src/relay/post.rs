@@ -9,11 +9,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::pure::epoch::Reason;
 use crate::pure::event_id::{Rid, StreamName};
 use crate::pure::rpc::RequestId;
+use crate::pure::session::{Asks, Generation};
 use crate::pure::stream::{Agent, Life};
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, NotExecuted, Refused};
@@ -22,6 +24,7 @@ use crate::relay::exchange::Sent;
 use crate::relay::headers;
 use crate::relay::passing::{self, Passing};
 use crate::relay::pool::{BackendAnswer, Request, Unanswered};
+use crate::relay::refuse::{self, Refusing};
 use crate::relay::said::Said;
 use crate::relay::session::Session;
 use crate::relay::source::Source;
@@ -42,11 +45,12 @@ pub(crate) async fn post<W: World>(
         Said::Unreadable | Said::Nothing => Box::pin(plain(relay, session, request)).await,
         Said::Initialize { id } => {
             let asking = Asking { ids: vec![id], agent };
-            Box::pin(execute(relay, session, request, asking)).await
+            Box::pin(execute(relay, session, (request, Asks::Other), asking)).await
         }
         Said::Requests { ids, note } => {
+            let asks = note.asks();
             session.note(note);
-            execute(relay, session, request, Asking { ids, agent }).await
+            execute(relay, session, (request, asks), Asking { ids, agent }).await
         }
         Said::Notices { cancelled } => {
             let answer = Box::pin(notify(relay, session, request)).await;
@@ -74,7 +78,9 @@ async fn plain<W: World>(
         Ok(Sent::Answer(incoming)) => pass_on(incoming).await,
         Ok(Sent::Whole(answer)) => answer.into_answer(),
         Ok(Sent::SessionGone) => Answer::Refused(Refused::SessionGone),
-        Err(_) => Answer::Refused(Refused::BackendUnreachable),
+        Ok(Sent::Refused | Sent::NotRun | Sent::Strange) | Err(_) => {
+            Answer::Refused(Refused::BackendUnreachable)
+        }
     }
 }
 
@@ -89,10 +95,16 @@ async fn pass_on<W: World>(incoming: BackendAnswer<W>) -> Answer<Passing<W>> {
 async fn notify<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    request: Request,
+    mut request: Request,
 ) -> Answer<Passing<W>> {
-    match session.send(relay, request).await {
+    let until = Instant::now() + session.pool.config.exchange.replica_retry_max;
+    let _in_line = match session.standing.line_up(session.label(), until).await {
+        Ok(place) => place,
+        Err(why) => return dropped(session, why.as_str()),
+    };
+    match session.call(relay, &mut request, Asks::Notices).await.1 {
         Ok(Sent::SessionGone) => Answer::Refused(Refused::SessionGone),
+        Ok(Sent::Refused | Sent::NotRun | Sent::Strange) => dropped(session, "backend_lost"),
         // A credential that is not accepted is the client's to know.
         Ok(Sent::Answer(incoming))
             if matches!(
@@ -112,9 +124,16 @@ async fn notify<W: World>(
         Ok(Sent::Whole(answer)) => accepted(session, answer.status()),
         Err(why) => {
             warn!(session = %session.label(), ?why, "notification was lost on its way to the backend");
-            passing::whole(StatusCode::ACCEPTED, HeaderMap::new(), Bytes::new())
+            dropped(session, "lost")
         }
     }
+}
+
+/// It belongs to what is gone, or could not be sent: its client need not know.
+fn dropped<W: World>(session: &Session<W>, why: &str) -> Answer<Passing<W>> {
+    session.pool.instruments.notices_dropped.one();
+    debug!(session = %session.label(), why, "a notification or an answer was dropped");
+    passing::whole(StatusCode::ACCEPTED, HeaderMap::new(), Bytes::new())
 }
 
 fn accepted<W: World>(session: &Session<W>, status: StatusCode) -> Answer<Passing<W>> {
@@ -128,7 +147,7 @@ fn accepted<W: World>(session: &Session<W>, status: StatusCode) -> Answer<Passin
 async fn execute<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    request: Request,
+    (mut request, asks): (Request, Asks),
     asking: Asking,
 ) -> Answer<Passing<W>> {
     let ids = asking.ids;
@@ -138,8 +157,11 @@ async fn execute<W: World>(
         return Answer::Refused(Refused::NotExecuted { ids, why });
     }
     // Pinned here: what is handed on by value is copied whole, and it is large.
-    let sending = pin!(session.send(relay, request));
-    let Some(sent) = relay.running.within(sending).await else {
+    let sent = {
+        let sending = pin!(session.call(relay, &mut request, asks));
+        relay.running.within(sending).await
+    };
+    let Some((generation, sent)) = sent else {
         let reason = Reason::OwnerLost;
         return Answer::Refused(Refused::OutcomeUnknown { ids, reason });
     };
@@ -147,6 +169,17 @@ async fn execute<W: World>(
         Ok(Sent::Answer(incoming)) => incoming,
         Ok(Sent::Whole(answer)) => return answer.into_answer(),
         Ok(Sent::SessionGone) => return Answer::Refused(Refused::SessionGone),
+        Ok(Sent::NotRun) => return refuse::not_run(&ids),
+        Ok(Sent::Strange) => return Answer::Refused(lost(ids)),
+        Ok(Sent::Refused) => {
+            let refusing = Refusing {
+                ids: &ids,
+                body: &request.body,
+                fields: &request.headers,
+                agent: asking.agent,
+            };
+            return refuse::tell(relay, session, &refusing);
+        }
         Err(Unanswered::NoReplica) => {
             return Answer::Refused(Refused::NotExecuted {
                 ids,
@@ -160,6 +193,7 @@ async fn execute<W: World>(
     };
     if incoming.head.status.is_success() && headers::is_event_stream(&incoming.head.headers) {
         let agent = asking.agent;
+        let incoming = (incoming, generation);
         return Box::pin(stream(relay, session, incoming, Asking { ids, agent })).await;
     }
     match passing::pass(incoming).await {
@@ -181,7 +215,7 @@ fn lost(ids: Vec<RequestId>) -> Refused {
 async fn stream<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    incoming: BackendAnswer<W>,
+    (incoming, generation): (BackendAnswer<W>, Generation),
     asking: Asking,
 ) -> Answer<Passing<W>> {
     let Asking { ids, agent } = asking;
@@ -196,7 +230,13 @@ async fn stream<W: World>(
     let source = Source::Reading(Box::new(body));
     let life = Life::post(ids.clone());
     let place = Place::new(relay, name);
-    let mut task = match StreamTask::open(relay, session, place, Beginning { life, source, agent }).await {
+    let beginning = Beginning {
+        life,
+        source,
+        agent,
+        generation,
+    };
+    let mut task = match StreamTask::open(relay, session, place, beginning).await {
         Ok(task) => task,
         Err(loss) => {
             warn!(session = %session.label(), ?loss, "no log could be opened for an answer");

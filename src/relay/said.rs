@@ -8,7 +8,11 @@ use http::Method;
 
 use crate::pure::refusal::LogLevel;
 use crate::pure::rpc::{self, Body, Message, RequestId};
+use crate::pure::session::Asks;
 use crate::relay::answer::Call;
+
+/// The method by which a model acts.
+const TOOL_CALL: &str = "tools/call";
 
 /// What a request's body says.
 #[derive(Debug)]
@@ -41,12 +45,26 @@ pub(crate) enum Said {
 pub(crate) enum Note {
     /// Nothing.
     Nothing,
+    /// That it called a tool.
+    Called,
+    /// That it called a tool among other messages.
+    CalledAmong,
     /// The log level that it wants.
     Level(LogLevel),
     /// A resource that it wants to hear of.
     Subscribed(Box<str>),
     /// A resource that it does not want to hear of any more.
     Unsubscribed(Box<str>),
+}
+
+impl Note {
+    /// What the request is, as far as the loss of its session matters to it.
+    pub(crate) const fn asks(&self) -> Asks {
+        match self {
+            Self::Called | Self::CalledAmong => Asks::Tool,
+            Self::Nothing | Self::Level(_) | Self::Subscribed(_) | Self::Unsubscribed(_) => Asks::Other,
+        }
+    }
 }
 
 impl Said {
@@ -87,6 +105,12 @@ fn read(raw: &Bytes) -> Said {
             Said::Notices { cancelled: None }
         }
         Ok(Body::Batch(messages)) => {
+            let calls = |message: &Message<'_>| matches!(message, Message::Request { method, .. } if method == TOOL_CALL);
+            let note = if messages.iter().any(calls) {
+                Note::CalledAmong
+            } else {
+                Note::Nothing
+            };
             let id = |message: Message<'_>| match message {
                 Message::Request { id, .. } => Some(id),
                 Message::Notification { .. } | Message::Response { .. } => None,
@@ -95,10 +119,7 @@ fn read(raw: &Bytes) -> Said {
             if ids.is_empty() {
                 Said::Notices { cancelled: None }
             } else {
-                Said::Requests {
-                    ids,
-                    note: Note::Nothing,
-                }
+                Said::Requests { ids, note }
             }
         }
     }
@@ -107,6 +128,7 @@ fn read(raw: &Bytes) -> Said {
 fn note(method: &str, raw: &[u8]) -> Note {
     let parameter = |name: &str| rpc::lookup(raw, &["params", name]).and_then(rpc::text);
     let noted = match method {
+        TOOL_CALL => return Note::Called,
         "logging/setLevel" => parameter("level")
             .and_then(|level| LogLevel::parse(&level))
             .map(Note::Level),
@@ -148,7 +170,11 @@ mod tests {
             ),
             (
                 r#"{"jsonrpc":"2.0","id":"a","method":"tools/call"}"#,
-                r#"requests "a" Nothing"#,
+                r#"requests "a" Called"#,
+            ),
+            (
+                r#"[{"jsonrpc":"2.0","method":"b"},{"jsonrpc":"2.0","id":2,"method":"tools/call"}]"#,
+                "requests 2 CalledAmong",
             ),
             (
                 r#"[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","method":"b"},{"jsonrpc":"2.0","id":2,"method":"c"}]"#,

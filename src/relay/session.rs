@@ -13,19 +13,23 @@ use crate::pure::event_id::{Rid, StreamName, Uid};
 use crate::pure::log::{Bounds, Millis};
 use crate::pure::revision::Revision;
 use crate::pure::rpc::RequestId;
-use crate::pure::session::{Ended, Expiry, Full, Known, Lifetimes, Origin, Phase, Record, Sticky, Written};
+use crate::pure::session::{
+    Ended, Expiry, Full, Known, Lifetimes, Opening, Origin, Phase, Record, Sticky, Written,
+};
 use crate::pure::session_token::Sealed;
 use crate::pure::stream::attach::Patience;
 use crate::pure::stream::reset::{self, Listener};
 use crate::pure::stream::{Agent, Early, Greeting};
 use crate::relay::Relay;
+use crate::relay::home::{Homes, Signs};
 use crate::relay::mailbox::{Command, EndCause, Mailbox};
 use crate::relay::pool::Pool;
 use crate::relay::said::Note;
+use crate::relay::standing::Standing;
 use crate::relay::sweep_task::{Due, Sleeper};
 use crate::relay::turn::Told;
 use crate::relay::world::World;
-use crate::routing::{Replica, Seat};
+use crate::routing::Seat;
 use crate::store::StreamKey;
 use crate::telemetry::names::SessionTag;
 
@@ -36,13 +40,20 @@ pub(crate) struct Session<W: World> {
     pub(crate) uid: Uid,
     pub(crate) token: HeaderValue,
     pub(crate) revision: Revision,
-    pub(crate) backend_id: Option<HeaderValue>,
-    seat: Seat,
+    /// Where it lives.
+    pub(crate) homes: Homes,
+    /// Where it stands with its backend.
+    pub(crate) standing: Standing,
+    /// How it began; `None` = not known, or too long to be kept.
+    pub(crate) opening: Option<Arc<Opening>>,
     record: Mutex<Record<Arc<Mailbox>>>,
     /// What a re-opened upstream GET needs of the newest client's: its credential and its revision, copied.
-    credential: Mutex<Box<[(HeaderName, HeaderValue)]>>,
+    credential: Mutex<Credential>,
     early: Mutex<Vec<Box<[u8]>>>,
 }
+
+/// The fields of a client that requests of ours in its name bear.
+pub(crate) type Credential = Box<[(HeaderName, HeaderValue)]>;
 
 /// What a session is made of.
 pub(crate) struct Fresh {
@@ -50,6 +61,10 @@ pub(crate) struct Fresh {
     pub(crate) facts: Sealed,
     /// Its token.
     pub(crate) token: HeaderValue,
+    /// By what it is known there.
+    pub(crate) signs: Signs,
+    /// How it began, if that is kept.
+    pub(crate) opening: Option<Arc<Opening>>,
     /// Its place on a replica.
     pub(crate) seat: Seat,
     /// Messages that came before its standalone stream.
@@ -61,23 +76,22 @@ impl<W: World> Session<W> {
     pub(crate) fn new(relay: &Arc<Relay<W>>, pool: &Arc<Pool<W>>, fresh: Fresh, origin: Origin) -> Arc<Self> {
         let Fresh {
             facts,
+            signs,
+            opening,
             token,
             seat,
             early,
         } = fresh;
         let now = relay.now();
-        let backend_id = facts
-            .backend_id
-            .as_ref()
-            .and_then(|id| HeaderValue::try_from(id.as_str()).ok());
         let session = Arc::new(Self {
             relay: Arc::downgrade(relay),
             pool: Arc::clone(pool),
             uid: facts.uid,
             token,
             revision: facts.revision,
-            backend_id,
-            seat,
+            homes: Homes::new(seat, signs),
+            standing: Standing::default(),
+            opening,
             record: Mutex::new(Record::new(origin, facts.flags, facts.issued, now)),
             credential: Mutex::default(),
             early: Mutex::new(early),
@@ -86,18 +100,14 @@ impl<W: World> Session<W> {
         session
     }
 
-    fn record(&self) -> MutexGuard<'_, Record<Arc<Mailbox>>> {
+    /// Its record, for a few lines.
+    pub(crate) fn record(&self) -> MutexGuard<'_, Record<Arc<Mailbox>>> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Its name in logs: never the token.
     pub(crate) fn label(&self) -> SessionTag {
         SessionTag::of(self.uid.as_bytes())
-    }
-
-    /// Its replica.
-    pub(crate) fn replica(&self) -> &Arc<Replica> {
-        self.seat.replica()
     }
 
     /// The key of one of its streams' logs. There is one standalone stream, whose newest life stands for it; but every
@@ -179,6 +189,7 @@ impl<W: World> Session<W> {
     pub(crate) fn restore(&self, now: Millis) {
         // If it ended meanwhile in another way, it stays so.
         let _ = self.record().restore(now);
+        self.standing.ring();
     }
 
     /// Ends it: nothing of it is found any more. Its streams are told why.
@@ -187,6 +198,7 @@ impl<W: World> Session<W> {
     /// It had ended before.
     pub(crate) fn end(&self, why: Ended, cause: EndCause) -> Result<(), Sticky> {
         let streams = self.record().end(why)?;
+        self.standing.ring();
         for mailbox in streams {
             mailbox.post(Command::End(cause));
         }
@@ -289,6 +301,7 @@ impl<W: World> Session<W> {
     pub(crate) fn note(&self, note: Note) {
         match note {
             Note::Nothing => {}
+            Note::Called | Note::CalledAmong => self.standing.note_call(),
             Note::Level(level) => self.record().set_level(level),
             Note::Subscribed(uri) => {
                 // Beyond the bound the record says that some are not remembered.
@@ -334,6 +347,21 @@ impl<W: World> Session<W> {
     /// Keeps what a re-opened upstream GET needs of this client's fields. Copied: a field that came over the wire
     /// would pin the whole buffer that it was read into.
     pub(crate) fn keep_credential(&self, fields: &HeaderMap) {
+        *self.credential.lock().unwrap_or_else(PoisonError::into_inner) = self.copy_credential(fields);
+    }
+
+    /// Keeps this one instead.
+    pub(crate) fn take_credential(&self, other: Credential) {
+        *self.credential.lock().unwrap_or_else(PoisonError::into_inner) = other;
+    }
+
+    /// Whether it is this one that is kept.
+    pub(crate) fn has_credential(&self, shown: &Credential) -> bool {
+        *self.credential.lock().unwrap_or_else(PoisonError::into_inner) == *shown
+    }
+
+    /// What a request of ours in this client's name needs of its fields.
+    pub(crate) fn copy_credential(&self, fields: &HeaderMap) -> Credential {
         let wanted = self
             .pool
             .config
@@ -341,7 +369,7 @@ impl<W: World> Session<W> {
             .credential_headers
             .iter()
             .map(|name| &**name);
-        let kept: Box<[_]> = wanted
+        wanted
             .chain(["mcp-protocol-version", "user-agent"])
             .filter_map(|name| {
                 let value = fields.get(name)?;
@@ -349,8 +377,7 @@ impl<W: World> Session<W> {
                 copy.set_sensitive(true);
                 Some((HeaderName::from_bytes(name.as_bytes()).ok()?, copy))
             })
-            .collect();
-        *self.credential.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+            .collect()
     }
 
     /// The fields of a request of ours in this client's name.

@@ -8,14 +8,15 @@ use std::pin::Pin;
 
 use crate::net::Net;
 use crate::pure::log::Millis;
+use crate::pure::session::Generation;
 use crate::relay::exchange::WholeAnswer;
 use crate::relay::world::World;
 use crate::upstream::EventBody;
 
 /// What came of asking a backend for its standalone stream.
 pub(crate) enum Opened<W: World> {
-    /// It streams.
-    Streaming(Box<EventBody<<W::Net as Net>::Io>>),
+    /// It streams, in this life of the session.
+    Streaming(Box<EventBody<<W::Net as Net>::Io>>, Generation),
     /// It offers no standalone stream (405).
     NotOffered,
     /// It does not know the session any more.

@@ -12,6 +12,7 @@ use tracing::{debug, warn};
 
 use crate::pure::epoch::{EpochEnd, Reason, Seq, Tombstone};
 use crate::pure::event_id::StreamName;
+use crate::pure::session::Asks;
 use crate::pure::stream::Life;
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, Refused};
@@ -66,6 +67,7 @@ fn open<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, call: &Call)
         life: Life::standalone(),
         source: Source::Opening(opening(relay, session, request)),
         agent: headers::agent_of(&call.headers),
+        generation: session.home().generation,
     };
     let (relay, session) = (Arc::clone(relay), Arc::clone(session));
     tokio::spawn(async move {
@@ -91,11 +93,12 @@ fn open<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, call: &Call)
 pub(crate) fn opening<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    request: Request,
+    mut request: Request,
 ) -> Opening<W> {
     let (relay, session) = (Arc::clone(relay), Arc::clone(session));
     Box::pin(async move {
-        match session.send(&relay, request).await {
+        let (generation, sent) = session.call(&relay, &mut request, Asks::Other).await;
+        match sent {
             Ok(Sent::Answer(incoming)) => {
                 let status = incoming.head.status;
                 if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
@@ -105,7 +108,7 @@ pub(crate) fn opening<W: World>(
                 }
                 if status.is_success() && headers::is_event_stream(&incoming.head.headers) {
                     let (_, body) = incoming.into_events(session.pool.config.stream.event_bytes_max);
-                    Opened::Streaming(Box::new(body))
+                    Opened::Streaming(Box::new(body), generation)
                 } else if status == StatusCode::METHOD_NOT_ALLOWED {
                     Opened::NotOffered
                 } else {
@@ -116,7 +119,7 @@ pub(crate) fn opening<W: World>(
             Ok(Sent::Whole(answer)) if answer.denies() => Opened::Denied(answer),
             Ok(Sent::Whole(_)) => Opened::Refused,
             Ok(Sent::SessionGone) => Opened::SessionGone,
-            Err(_) => Opened::Unreachable,
+            Ok(Sent::Refused | Sent::NotRun | Sent::Strange) | Err(_) => Opened::Unreachable,
         }
     })
 }

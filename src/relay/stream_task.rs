@@ -17,6 +17,7 @@ use crate::pure::epoch::{Epoch, EpochEnd, Reason, Seq};
 use crate::pure::event_id::{Conn, IdPrefix, StreamName};
 use crate::pure::limits::EVENT_ID_BYTES_MAX;
 use crate::pure::log::Millis;
+use crate::pure::session::Generation;
 use crate::pure::sse::encode;
 use crate::pure::stream::{Agent, Life, SourceEnd};
 use crate::relay::Relay;
@@ -61,6 +62,8 @@ pub(crate) struct StreamTask<W: World> {
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) name: StreamName,
     pub(crate) agent: Agent,
+    /// Which life of the session its source belongs to.
+    pub(crate) generation: Generation,
     pub(crate) epoch: Epoch,
     pub(crate) prefix: IdPrefix,
     pub(crate) log: LogOf<W>,
@@ -182,6 +185,8 @@ impl<W: World> StreamTask<W> {
             Command::Cancelled => self.cancelled(now),
             Command::End(cause) => self.end(cause, now),
             Command::Drain { retry_ms } => self.drain(retry_ms, now),
+            Command::Lost => self.session_lost(now),
+            Command::Regained => self.session_regained(),
             Command::Shed | Command::Had => self.shed(now),
         }
     }
@@ -204,6 +209,7 @@ impl<W: World> StreamTask<W> {
                     spill: &mut self.spill,
                     counts: &mut self.counts,
                     agent: self.agent,
+                    generation: self.generation,
                     now,
                 };
                 match body.poll_events(cx, &mut |block| intake.take(block)) {
@@ -212,6 +218,7 @@ impl<W: World> StreamTask<W> {
                     Poll::Ready(Ok(Read::End(_))) => self.source_ended(SourceEnd::Clean, now),
                     Poll::Ready(Err(error)) => {
                         debug!(session = %self.session.label(), stream = %self.name, %error, "backend stream broke");
+                        self.session.standing.doubt();
                         self.source_ended(SourceEnd::Broken, now);
                     }
                 }

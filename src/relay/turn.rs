@@ -149,6 +149,10 @@ impl<W: World> StreamTask<W> {
         let pending = self.life.pending_ids().to_vec();
         self.tell(self.session.resync(reason, epoch, (self.agent, &pending)), now);
         self.tell(again, now);
+        if reason == Reason::BackendLost {
+            // They were withdrawn with the rest.
+            self.life.forget_pending();
+        }
         match waiting {
             Some((presented, waiting)) => {
                 self.promise(Seq::START, presented, Verdict::Reset { reason, epoch }, waiting);

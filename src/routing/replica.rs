@@ -8,10 +8,16 @@ use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use tokio::sync::{Semaphore, SemaphorePermit};
+
 use crate::config::resolved::{self, Scheme};
 use crate::net::Authority;
+use crate::pure::session::Server;
 use crate::pure::session_token::ReplicaKey;
 use crate::routing::health::Condition;
+
+/// Sessions that ask one replica at a time whether it has them still: one that is just back has other work.
+const ASKED_AT_ONCE_MAX: usize = 16;
 
 /// One replica of an upstream.
 pub struct Replica {
@@ -23,6 +29,8 @@ pub struct Replica {
     sessions: AtomicUsize,
     in_flight: AtomicUsize,
     troubles: AtomicU64,
+    server: AtomicU64,
+    few: Semaphore,
     slot: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
@@ -51,6 +59,8 @@ impl Replica {
             sessions: AtomicUsize::new(0),
             in_flight: AtomicUsize::new(0),
             troubles: AtomicU64::new(0),
+            server: AtomicU64::new(0),
+            few: Semaphore::new(ASKED_AT_ONCE_MAX),
             slot: OnceLock::new(),
             config,
         }
@@ -125,6 +135,28 @@ impl Replica {
     /// Notes a refused connection or a failed probe.
     pub fn note_trouble(&self) {
         self.troubles.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes who answers `initialize` here. Another one than before means that the replica started anew: a trouble.
+    pub fn saw(&self, server: Server) {
+        let before = self.server.swap(server.bits(), Ordering::AcqRel);
+        if before != 0 && before != server.bits() {
+            self.note_trouble();
+        }
+    }
+
+    /// Who answered `initialize` here last, if anybody did.
+    pub fn server(&self) -> Option<Server> {
+        match self.server.load(Ordering::Acquire) {
+            0 => None,
+            bits => Some(Server::from_bits(bits)),
+        }
+    }
+
+    /// A turn to ask whether it has a session still, which all of its sessions may want at one moment.
+    pub async fn few_at_a_time(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.few.acquire().await.ok()
     }
 
     /// Takes a seat for one session. Take it as soon as the replica is chosen, so that the next choice sees it.
@@ -266,6 +298,17 @@ mod tests {
         assert_eq!(replica.in_flight(), 2, "a refused lease leaves nothing behind");
         drop(first);
         assert!(replica.lease(2).is_some());
+    }
+
+    #[test]
+    fn another_server_at_the_same_address_is_a_trouble() {
+        let replica = replica("a.example", 80, Scheme::Http);
+        let [one, two] = [1, 2].map(Server::from_bits);
+        assert_eq!(replica.server(), None);
+        for (seen, troubles) in [(one, 0), (one, 0), (two, 1), (two, 1), (one, 2)] {
+            replica.saw(seen);
+            assert_eq!((replica.server(), replica.troubles()), (Some(seen), troubles));
+        }
     }
 
     #[test]

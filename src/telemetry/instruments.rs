@@ -20,6 +20,7 @@ use super::words::{
     Dropped, EvictedBy, Exchanged, RequestKind, RequestOutcome, SessionEnd, StreamKind, Turned, Verdict, Word,
 };
 use crate::pure::epoch::Reason;
+use crate::pure::session::LossCause;
 
 /// What `/metrics` answers in: the `Content-Type` of [`Instruments::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -48,6 +49,14 @@ pub struct UpstreamInstruments {
     pub sessions_live: Level,
     /// `sessions_ended_total{reason}`.
     pub sessions_ended: Tally<SessionEnd>,
+    /// `sessions_lost_total{reason}`: sessions that their backend has lost, by cause.
+    pub sessions_lost: Tally<LossCause>,
+    /// `sessions_regained_total`: lost sessions that go on with a new one at a backend.
+    pub sessions_regained: Count,
+    /// `calls_refused_total`: tool calls that were not run, since the model had to be told of a loss first.
+    pub calls_refused: Count,
+    /// `notices_dropped_total`: notifications and answers of clients that no backend waits for any more.
+    pub notices_dropped: Count,
     /// `streams_opened_total{kind}`.
     pub streams_opened: Tally<StreamKind>,
     /// `streams_live{kind}`: streams that have not ended, in the order of [`StreamKind::ALL`].
@@ -221,10 +230,23 @@ struct Families {
 }
 
 /// Counters with the label `upstream`: name and help.
-const COUNTERS: [(&str, &str); 13] = [
+const COUNTERS: [(&str, &str); 17] = [
     ("requests", "Requests of clients, by how they were answered"),
     ("sessions_opened", "Sessions that were given an id"),
     ("sessions_ended", "Sessions that ended, by reason"),
+    ("sessions_lost", "Sessions that their backend has lost, by cause"),
+    (
+        "sessions_regained",
+        "Lost sessions that go on with a new one at a backend",
+    ),
+    (
+        "calls_refused",
+        "Tool calls not run, since the model had to be told of a loss first",
+    ),
+    (
+        "notices_dropped",
+        "Notifications and answers that no backend waits for any more",
+    ),
     ("streams_opened", "Streams that began"),
     ("events_appended", "Events of backends that were put into a log"),
     ("events_sent", "Events written to clients, replayed ones included"),
@@ -319,6 +341,10 @@ impl Families {
             sessions_opened: self.count("sessions_opened", with(&[])),
             sessions_live: level("sessions_live", &[]),
             sessions_ended: Tally::new(tally("sessions_ended", REASON)),
+            sessions_lost: Tally::new(tally("sessions_lost", REASON)),
+            sessions_regained: self.count("sessions_regained", with(&[])),
+            calls_refused: self.count("calls_refused", with(&[])),
+            notices_dropped: self.count("notices_dropped", with(&[])),
             streams_opened: Tally::new(tally("streams_opened", KIND)),
             streams_live: StreamKind::ALL
                 .iter()

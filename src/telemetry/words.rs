@@ -4,6 +4,7 @@
 //! Next: `meters.rs`.
 
 use crate::pure::epoch::Reason;
+use crate::pure::session::LossCause;
 
 /// A closed list of words.
 pub trait Word: Copy + Eq + 'static {
@@ -20,6 +21,14 @@ pub trait Word: Copy + Eq + 'static {
 }
 
 impl Word for Reason {
+    const ALL: &'static [Self] = &Self::ALL;
+
+    fn as_str(self) -> &'static str {
+        Self::as_str(self)
+    }
+}
+
+impl Word for LossCause {
     const ALL: &'static [Self] = &Self::ALL;
 
     fn as_str(self) -> &'static str {
@@ -393,5 +402,6 @@ mod tests {
         check::<Exchanged>(7);
         check::<Turned>(12);
         check::<Reason>(10);
+        check::<LossCause>(5);
     }
 }

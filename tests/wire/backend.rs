@@ -5,6 +5,8 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -24,7 +26,12 @@ pub(crate) struct Backend {
     parked: RefCell<Vec<Exchange>>,
     listener: TcpListener,
     listening: JoinHandle<()>,
+    /// Whether the test wants to see the proxy's own pings. Otherwise they are answered as a live session's are.
+    sees_pings: Arc<AtomicBool>,
 }
+
+/// What the id of the proxy's own pings to a session in doubt looks like.
+const PING: &str = r#""id":"throughline-alive""#;
 
 /// One request, and the way to answer it.
 pub(crate) struct Exchange {
@@ -44,11 +51,13 @@ impl Backend {
         let address = listener.local_addr().expect("an address");
         let (to_test, requests) = channel();
         let accepting = listener.try_clone().expect("a second handle");
+        let sees_pings = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&sees_pings);
         let listening = thread::spawn(move || {
             for stream in accepting.incoming() {
                 let Ok(stream) = stream else { return };
-                let to_test = to_test.clone();
-                thread::spawn(move || connection(Peer::new(stream), to_test));
+                let (to_test, seen) = (to_test.clone(), Arc::clone(&seen));
+                thread::spawn(move || connection(Peer::new(stream), to_test, &seen));
             }
         });
         Self {
@@ -58,7 +67,13 @@ impl Backend {
             parked: RefCell::default(),
             listener,
             listening,
+            sees_pings,
         }
+    }
+
+    /// From now on the proxy's own pings are the test's to answer.
+    pub(crate) fn see_pings(&self) {
+        self.sees_pings.store(true, Ordering::SeqCst);
     }
 
     /// Closes its port: connections to it are refused from now on. Shut down, not only closed: a process that another
@@ -126,12 +141,23 @@ impl Backend {
     }
 }
 
-fn connection(mut peer: Peer, to_test: Sender<Exchange>) {
+fn connection(mut peer: Peer, to_test: Sender<Exchange>, sees_pings: &AtomicBool) {
     // Probes connect and leave; a backend does not mind.
     while let Ok(Some(head)) = peer.try_head(false) {
         let Ok(body) = peer.whole() else { return };
         let (back, returned) = channel();
         let body = String::from_utf8_lossy(&body).into_owned();
+        if body.contains(PING) && !sees_pings.load(Ordering::SeqCst) {
+            let alive = r#"{"jsonrpc":"2.0","id":"throughline-alive","result":{}}"#;
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+                alive.len()
+            );
+            if peer.try_send(format!("{head}{alive}").as_bytes()).is_err() {
+                return;
+            }
+            continue;
+        }
         if to_test
             .send(Exchange {
                 head,

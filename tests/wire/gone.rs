@@ -6,6 +6,9 @@ use crate::backend::Backend;
 use crate::proxy::Proxy;
 use crate::session::{Session, call, failed, says_gone};
 
+/// Here a session ends with its backend's; how it goes on is in `loss.rs`.
+const ENDS: &str = "upstream.session.on_session_loss=terminate";
+
 /// What a backend says, and what it means.
 struct Case {
     status: u16,
@@ -97,7 +100,7 @@ const NOT_GONE: [Case; 9] = [
 #[test]
 fn what_says_that_a_session_is_gone() {
     let backend = Backend::start();
-    let proxy = Proxy::start(&[&backend.url()], &[]);
+    let proxy = Proxy::start(&[&backend.url()], &[ENDS]);
     for Case { status, fields, body } in GONE {
         let session = Session::open(&proxy, &backend);
         let mut client = session.post(&call("1"));
@@ -115,7 +118,7 @@ fn what_says_that_a_session_is_gone() {
 #[test]
 fn what_does_not_say_so_passes_byte_for_byte() {
     let backend = Backend::start();
-    let proxy = Proxy::start(&[&backend.url()], &[]);
+    let proxy = Proxy::start(&[&backend.url()], &[ENDS]);
     let session = Session::open(&proxy, &backend);
     for Case { status, fields, body } in NOT_GONE {
         let mut client = session.post(&call("1"));
@@ -133,7 +136,7 @@ fn what_does_not_say_so_passes_byte_for_byte() {
 #[test]
 fn a_session_that_is_gone_takes_its_streams_along() {
     let backend = Backend::start();
-    let proxy = Proxy::start(&[&backend.url()], &[]);
+    let proxy = Proxy::start(&[&backend.url()], &[ENDS]);
     let session = Session::open(&proxy, &backend);
     let (mut running, mut upstream) = session.streaming_call(&backend, "1");
     let (mut listener, mut standing) = session.listening(&backend);
@@ -157,7 +160,7 @@ fn a_session_that_is_gone_takes_its_streams_along() {
 #[test]
 fn any_request_of_the_session_may_hear_it() {
     let backend = Backend::start();
-    let proxy = Proxy::start(&[&backend.url()], &[]);
+    let proxy = Proxy::start(&[&backend.url()], &[ENDS]);
     let session = Session::open(&proxy, &backend);
     let mut client = session.get();
     backend.next_of("GET").answer(404, &[], "");
@@ -180,7 +183,7 @@ fn any_request_of_the_session_may_hear_it() {
 #[test]
 fn a_client_that_deletes_and_leaves_ends_its_session() {
     let backend = Backend::start();
-    let proxy = Proxy::start(&[&backend.url()], &[]);
+    let proxy = Proxy::start(&[&backend.url()], &[ENDS]);
     let session = Session::open(&proxy, &backend);
     let (mut listener, mut standing) = session.listening(&backend);
     let leaving = session.delete();
@@ -197,7 +200,7 @@ fn a_client_that_deletes_and_leaves_ends_its_session() {
 #[test]
 fn a_token_that_opens_nothing() {
     let backend = Backend::start();
-    let proxy = Proxy::start(&[&backend.url()], &[]);
+    let proxy = Proxy::start(&[&backend.url()], &[ENDS]);
     let session = Session::open(&proxy, &backend);
     let changed = {
         let mut bytes = session.token.clone().into_bytes();

@@ -408,6 +408,8 @@ fn a_405_on_a_reconnect_is_not_passed_on() {
     let (mut client, standing) = session.listening(&backend);
     standing.cut();
     backend.next_of("GET").answer(405, &[], "");
+    // What it may have missed is told all the same.
+    resync(&mut client, "upstream_gap");
     client.comment();
     let mut second = session.get();
     assert_eq!(second.head().status(), 200);

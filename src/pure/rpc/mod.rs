@@ -308,6 +308,22 @@ pub fn elements(raw: &[u8]) -> Option<Vec<&[u8]>> {
     Some(out)
 }
 
+/// The members of a raw JSON object: decoded names and raw values. `None` if it is no object, or a name is no text.
+pub fn members(raw: &[u8]) -> Option<Vec<(Cow<'_, str>, &[u8])>> {
+    let mut scan = Scan::new(raw).ok()?;
+    if scan.open() != Some(Container::Object) {
+        return None;
+    }
+    let mut out = Vec::new();
+    let mut turn = Turn::First;
+    while let Some(key) = scan.member(turn).ok()? {
+        out.push((decode(key)?, scan.value().ok()?.as_bytes()));
+        turn = Turn::Later;
+    }
+    scan.end().ok()?;
+    Some(out)
+}
+
 /// What a raw JSON string says; `None` if it is no string, or holds half of a surrogate pair.
 pub fn text(raw: &[u8]) -> Option<Cow<'_, str>> {
     let mut scan = Scan::new(raw).ok()?;

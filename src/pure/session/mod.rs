@@ -1,12 +1,18 @@
 //! One session's record, as facts and decisions: is it alive, which streams it has, what it told and was told.
 //! Law: every list has a bound with a name; a session that ended never lives again.
 //! Absent on purpose: the lock around the record, timers and wires (`relay/session.rs`). Handles are opaque here.
-//! Next: `life.rs`, then `streams.rs`, `subscriptions.rs`.
+//! Next: `life.rs`, then `streams.rs`, `subscriptions.rs`, `loss.rs`, `generation.rs`.
 
+pub mod generation;
 pub mod life;
+pub mod loss;
+pub mod opening;
 pub mod streams;
 pub mod subscriptions;
 
+pub use generation::{Generation, Restored};
 pub use life::{Busy, Ended, Expiry, Lifetimes, Phase, Record, Sticky};
+pub use loss::{Asks, LossCause, Losses, OnSessionLoss};
+pub use opening::{Opening, Server};
 pub use streams::{Full, Known, Origin, Stage, Streams, Written};
 pub use subscriptions::{Remembered, Subscriptions};

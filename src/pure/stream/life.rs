@@ -188,6 +188,11 @@ impl Life {
         self.pending.retain(|pending| pending != id);
     }
 
+    /// The backend's requests died with its session; they have been withdrawn.
+    pub fn forget_pending(&mut self) {
+        self.pending.clear();
+    }
+
     /// The stream goes on from another connection to the backend, by proof (wire contract, section 8).
     pub const fn reattached(&mut self) {
         self.connection = Connection::Reattached;

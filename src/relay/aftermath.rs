@@ -1,0 +1,44 @@
+//! What a lost session means for its streams: calls get their error at once, a listener its resync when it stands again.
+//! Law: what died with the backend's session is never waited for; what a client is told to read again can be read.
+//! Next: `outcome.rs`, `turn.rs`.
+
+use crate::pure::epoch::Reason;
+use crate::pure::event_id::StreamName;
+use crate::pure::log::Millis;
+use crate::relay::source::Source;
+use crate::relay::standalone;
+use crate::relay::stream_task::StreamTask;
+use crate::relay::world::World;
+
+impl<W: World> StreamTask<W> {
+    /// The backend has lost the session; it is being begun anew.
+    pub(crate) fn session_lost(&mut self, now: Millis) {
+        match self.name {
+            StreamName::Post(_) => {
+                if !self.life.is_over() {
+                    self.fail_open(Reason::BackendLost, now);
+                }
+                self.source = Source::Over;
+            }
+            StreamName::Get => {
+                self.gap = Some(Reason::BackendLost);
+                self.source = Source::Waiting {
+                    until: Millis(u64::MAX),
+                };
+            }
+        }
+    }
+
+    /// The session stands again, at a backend that knows nothing of this stream.
+    pub(crate) fn session_regained(&mut self) {
+        match (&self.name, &self.source) {
+            (StreamName::Post(_), _) => {}
+            // It was begun since the loss, and goes where the session is by itself.
+            (StreamName::Get, Source::Opening(_) | Source::Reading(_) | Source::Draining(..)) => {}
+            (StreamName::Get, Source::Waiting { .. } | Source::Over) => {
+                self.backoff.succeed();
+                self.source = Source::Opening(standalone::again(&self.relay, &self.session));
+            }
+        }
+    }
+}
