@@ -18,7 +18,7 @@ use crate::config::resolved::{Config, Scheme};
 use crate::config::{self, Flags};
 
 pub use decode::decode;
-pub use signals::stop_signal;
+pub use signals::{Hangup, Stop};
 
 /// How a command ended. The numbers are promised: scripts and supervisors match on them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

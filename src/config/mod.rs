@@ -4,9 +4,11 @@
 //! Next: `resolved.rs`, then `raw.rs`, `fields.rs`, `server.rs`, `upstream.rs` and `check.rs`.
 
 mod bounds;
+pub mod change;
 mod check;
 mod fields;
 mod files;
+pub mod live;
 mod pem;
 mod raw;
 mod reading;
@@ -27,6 +29,7 @@ use reading::Reading;
 use report::{Findings, Origin, Source};
 use resolved::Config;
 
+pub use files::{Stamp, content_hash};
 pub use report::{Place, Problems, Remark, Warning};
 
 /// What the command line says of the configuration.

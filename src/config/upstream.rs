@@ -49,6 +49,7 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
         ("consistent", Balance::Consistent),
     ];
     let balance = fields.word("balance", &balance).unwrap_or(Balance::LeastSessions);
+    let drain_deadline = fields.time("drain_deadline", bounds::DRAIN_DEADLINE);
     let health = fields.inner("health", health);
     let tls = fields.inner("tls", |fields| tls(fields, around, &replicas));
     let exchange = fields.inner("exchange", exchange);
@@ -67,6 +68,7 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
         replicas,
         sessions,
         balance,
+        drain_deadline,
         health,
         tls,
         exchange,
@@ -229,6 +231,9 @@ fn health(fields: &mut Fields<'_, '_>) -> Health {
         timeout: fields.time("timeout", bounds::HEALTH_TIMEOUT),
         fall: narrow(fields.count("fall", bounds::FALL)),
         rise: narrow(fields.count("rise", bounds::RISE)),
+        eject_after: narrow(fields.count("eject_after", bounds::EJECT_AFTER)),
+        eject_time: fields.time("eject_time", bounds::EJECT_TIME),
+        eject_time_max: fields.time("eject_time_max", bounds::EJECT_TIME_MAX),
     };
     check::health(fields, &health);
     health

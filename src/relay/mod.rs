@@ -9,6 +9,7 @@ use std::sync::Arc;
 use http::Method;
 use tracing::{debug, info};
 
+use crate::config::live::Live;
 use crate::config::resolved::Config;
 use crate::net::tls::TlsProblem;
 use crate::pure::event_id::Uid;
@@ -20,6 +21,7 @@ use crate::relay::idle::Idle;
 use crate::relay::mailbox::EndCause;
 use crate::relay::pool::{Pool, Request};
 use crate::relay::registry::Registry;
+use crate::relay::replica_drain::Drains;
 use crate::relay::running::{LAST_WORDS_MAX, Running};
 use crate::relay::session::{Fresh, Session};
 use crate::relay::sweep_task::Sweep;
@@ -49,9 +51,12 @@ mod outcome;
 pub mod passing;
 mod patience;
 pub mod pool;
+mod pool_health;
 mod post;
 mod reader;
+pub mod reconfigure;
 mod registry;
+pub mod replica_drain;
 mod running;
 mod said;
 mod session;
@@ -68,7 +73,7 @@ pub use dispatch::Door;
 /// The relay of one process.
 pub struct Relay<W: World> {
     world: Arc<W>,
-    keys: KeyRing,
+    keys: Live<KeyRing>,
     instance: u32,
     pools: Vec<Arc<Pool<W>>>,
     registry: Registry<W>,
@@ -76,6 +81,7 @@ pub struct Relay<W: World> {
     running: Running,
     idle: Idle,
     bell: Bell,
+    drains: Drains,
 }
 
 impl<W: World> Relay<W> {
@@ -102,13 +108,14 @@ impl<W: World> Relay<W> {
         let mut instance = [0; 4];
         world.fill_random(&mut instance);
         Ok(Arc::new(Self {
-            keys,
+            keys: Live::new(Arc::new(keys)),
             instance: u32::from_ne_bytes(instance),
             registry: Registry::new(pools.len()),
             sweep: Arc::new(Sweep::new(world.now())),
             running: Running::default(),
             idle: Idle::default(),
             bell: Bell::default(),
+            drains: Drains::default(),
             pools,
             world,
         }))
@@ -133,6 +140,11 @@ impl<W: World> Relay<W> {
     /// The upstreams' pools, for probes and readiness, in the order of the configuration.
     pub fn pools(&self) -> &[Arc<Pool<W>>] {
         &self.pools
+    }
+
+    /// Live sessions of an upstream.
+    pub fn sessions(&self, pool: &Pool<W>) -> usize {
+        self.registry.count(pool.index)
     }
 
     fn begin_session(self: &Arc<Self>, pool: &Arc<Pool<W>>, fresh: Fresh) {

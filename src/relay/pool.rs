@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
 use tracing::{debug, warn};
 
+use crate::config::live::Live;
 use crate::config::resolved;
 use crate::net::Net;
 use crate::net::tls::TlsProblem;
@@ -35,14 +36,14 @@ pub(crate) type BackendAnswer<W> = Incoming<<<W as World>::Net as Net>::Io>;
 pub struct Pool<W: World> {
     /// Its place in the configuration.
     pub(crate) index: usize,
-    /// Its configuration.
-    pub(crate) config: Arc<resolved::Upstream>,
+    /// Its configuration; a reload may change it.
+    pub(crate) config: Live<resolved::Upstream>,
     /// Its replicas.
     pub(crate) table: Table,
     /// What is measured of it.
     pub(crate) instruments: Arc<UpstreamInstruments>,
-    client: Arc<Client<W::Net>>,
-    world: Arc<W>,
+    pub(super) client: Live<Client<W::Net>>,
+    pub(super) world: Arc<W>,
 }
 
 /// What is sent to a backend: everything but the session id and the fields that depend on the replica.
@@ -125,17 +126,17 @@ impl<W: World> Pool<W> {
         let table = Table::new(&config);
         Ok(Self {
             index,
-            config,
+            config: Live::new(config),
             table,
             instruments,
-            client,
+            client: Live::new(client),
             world,
         })
     }
 
     /// Its client, for probes.
-    pub const fn client(&self) -> &Arc<Client<W::Net>> {
-        &self.client
+    pub fn client(&self) -> &Arc<Client<W::Net>> {
+        Live::get(&self.client)
     }
 
     /// Its replicas, for probes and readiness.
@@ -149,8 +150,8 @@ impl<W: World> Pool<W> {
     }
 
     /// Its configuration.
-    pub const fn config(&self) -> &Arc<resolved::Upstream> {
-        &self.config
+    pub fn config(&self) -> &Arc<resolved::Upstream> {
+        Live::get(&self.config)
     }
 
     fn chance(&self) -> u64 {
@@ -180,6 +181,7 @@ impl<W: World> Pool<W> {
         };
         let answer = self.client.send(replica, outgoing, deadline).await;
         self.instruments.exchanges.one(exchanged(&answer));
+        self.note_health(replica, &answer);
         answer
     }
 
@@ -229,6 +231,7 @@ impl<W: World> Pool<W> {
         let asker = Asker {
             address: from,
             chance: self.chance(),
+            now: self.world.now(),
         };
         let mut tried: Vec<ReplicaKey> = Vec::new();
         let mut last = Unanswered::NoReplica;

@@ -17,7 +17,8 @@ use prometheus_client::registry::Registry;
 pub use super::meters::{Count, Level, Tally, Times, Within};
 use super::names::{BY, KIND, OUTCOME, PREFIX, REASON, REPLICA, UPSTREAM, VERDICT, WHY};
 use super::words::{
-    Dropped, EvictedBy, Exchanged, RequestKind, RequestOutcome, SessionEnd, StreamKind, Turned, Verdict, Word,
+    Dropped, EjectedFor, EvictedBy, Exchanged, Reloaded, RequestKind, RequestOutcome, SessionEnd, StreamKind,
+    Turned, Verdict, Word,
 };
 use crate::pure::epoch::Reason;
 
@@ -72,8 +73,10 @@ pub struct UpstreamInstruments {
     pub resets: Tally<Reason>,
     /// `upstream_exchanges_total{outcome}`.
     pub exchanges: Tally<Exchanged>,
-    /// `replica_healthy{replica}`: 1 or 0, in the order of the configuration.
-    pub replica_healthy: Box<[Level]>,
+    /// `replica_ejections_total{why}`.
+    pub ejections: Tally<EjectedFor>,
+    /// `replica_healthy{replica}` and `replica_sessions{replica}`.
+    pub replicas: ReplicaLevels,
     /// `first_byte_seconds`: from a request's head to the first byte of its answer.
     pub first_byte: Times,
     /// `stream_seconds`: a client's connection to a stream, from head to end. Never mixed with the one above.
@@ -97,6 +100,37 @@ impl UpstreamInstruments {
             .position(|other| *other == kind)
             .unwrap_or(0);
         &self.streams_live[place]
+    }
+}
+
+/// What is measured of each replica. Replicas come and go with the configuration, at most as many as it may name; a
+/// lock is taken when one changes, never for a request.
+#[derive(Debug)]
+pub struct ReplicaLevels {
+    upstream: Arc<str>,
+    healthy: Family<Labels, Gauge>,
+    sessions: Family<Labels, Gauge>,
+}
+
+impl ReplicaLevels {
+    fn labels(&self, replica: &str) -> Labels {
+        vec![(UPSTREAM, Arc::clone(&self.upstream)), (REPLICA, replica.into())]
+    }
+
+    /// `replica_healthy`: 1 where it takes new sessions, else 0.
+    pub fn healthy(&self, replica: &str) -> Level {
+        Level(self.healthy.get_or_create_owned(&self.labels(replica)))
+    }
+
+    /// `replica_sessions`: sessions that live on it.
+    pub fn sessions(&self, replica: &str) -> Level {
+        Level(self.sessions.get_or_create_owned(&self.labels(replica)))
+    }
+
+    /// It is not configured any more, and has no session.
+    pub fn forget(&self, replica: &str) {
+        self.healthy.remove(&self.labels(replica));
+        self.sessions.remove(&self.labels(replica));
     }
 }
 
@@ -125,6 +159,10 @@ pub struct Instruments {
     pub log_bytes: Level,
     /// `draining`: 1 from the signal on.
     pub draining: Level,
+    /// `config_reload_total{outcome}`.
+    pub reloads: Tally<Reloaded>,
+    /// `config_loaded_seconds`: when the configuration that holds was read, in seconds since 1970.
+    pub loaded: Level,
 }
 
 impl Instruments {
@@ -144,6 +182,8 @@ impl Instruments {
             refused,
             log_bytes,
             draining,
+            reloads,
+            loaded,
         } = process;
         Self {
             registry,
@@ -153,6 +193,8 @@ impl Instruments {
             refused,
             log_bytes,
             draining,
+            reloads,
+            loaded,
         }
     }
 
@@ -172,6 +214,8 @@ struct Process {
     refused: Tally<Turned>,
     log_bytes: Level,
     draining: Level,
+    reloads: Tally<Reloaded>,
+    loaded: Level,
 }
 
 impl Process {
@@ -182,6 +226,9 @@ impl Process {
             "Connections and requests refused before an upstream saw them",
             refused.clone(),
         );
+        let reloads = Family::<Labels, Counter>::default();
+        let help = "Readings of a configuration that changed, by what came of them";
+        registry.register("config_reload", help, reloads.clone());
         let version: Labels = vec![("version", env!("CARGO_PKG_VERSION").into())];
         registry.register("build", "The version that runs", Info::new(version));
         Self {
@@ -194,6 +241,12 @@ impl Process {
             refused: Tally::new(|word| Count(refused.get_or_create_owned(&vec![(WHY, word.into())]))),
             log_bytes: level(registry, "log_bytes", "Bytes that all logs hold for replay"),
             draining: level(registry, "draining", "1 from the signal to drain on"),
+            reloads: Tally::new(|word| Count(reloads.get_or_create_owned(&vec![(OUTCOME, word.into())]))),
+            loaded: level(
+                registry,
+                "config_loaded_seconds",
+                "When the configuration that holds was read, in seconds since 1970",
+            ),
         }
     }
 }
@@ -221,7 +274,7 @@ struct Families {
 }
 
 /// Counters with the label `upstream`: name and help.
-const COUNTERS: [(&str, &str); 13] = [
+const COUNTERS: [(&str, &str); 14] = [
     ("requests", "Requests of clients, by how they were answered"),
     ("sessions_opened", "Sessions that were given an id"),
     ("sessions_ended", "Sessions that ended, by reason"),
@@ -247,14 +300,19 @@ const COUNTERS: [(&str, &str); 13] = [
         "Losses of continuity that clients were told of, by reason",
     ),
     ("upstream_exchanges", "Requests to backends, by how they went"),
+    (
+        "replica_ejections",
+        "Times that failing exchanges took a replica out of the choice for new sessions",
+    ),
 ];
 
 /// Gauges with the label `upstream`: name and help.
-const GAUGES: [(&str, &str); 4] = [
+const GAUGES: [(&str, &str); 5] = [
     ("sessions_live", "Sessions that have not ended"),
     ("streams_live", "Streams that have not ended"),
     ("streams_detached", "Live streams without a client"),
     ("replica_healthy", "1 where a replica takes new sessions"),
+    ("replica_sessions", "Sessions that live on a replica"),
 ];
 
 impl Families {
@@ -294,9 +352,26 @@ impl Families {
         }))
     }
 
-    fn level(&self, name: &str, labels: Labels) -> Level {
+    fn gauge(&self, name: &str) -> Family<Labels, Gauge> {
         let family = self.gauges.iter().find(|(other, _)| *other == name);
-        Level(family.map_or_else(Gauge::default, |(_, family)| family.get_or_create_owned(&labels)))
+        family.map_or_else(Family::default, |(_, family)| family.clone())
+    }
+
+    fn level(&self, name: &str, labels: Labels) -> Level {
+        Level(self.gauge(name).get_or_create_owned(&labels))
+    }
+
+    fn replicas(&self, upstream: &Labelled<'_>) -> ReplicaLevels {
+        let levels = ReplicaLevels {
+            upstream: upstream.name.into(),
+            healthy: self.gauge("replica_healthy"),
+            sessions: self.gauge("replica_sessions"),
+        };
+        for replica in &upstream.replicas {
+            levels.healthy(replica);
+            levels.sessions(replica);
+        }
+        levels
     }
 
     fn upstream(&self, upstream: &Labelled<'_>) -> UpstreamInstruments {
@@ -334,11 +409,8 @@ impl Families {
             continuity: Tally::new(tally("continuity", VERDICT)),
             resets: Tally::new(tally("resets", REASON)),
             exchanges: Tally::new(tally("upstream_exchanges", OUTCOME)),
-            replica_healthy: upstream
-                .replicas
-                .iter()
-                .map(|name| level("replica_healthy", &[(REPLICA, name)]))
-                .collect(),
+            ejections: Tally::new(tally("replica_ejections", WHY)),
+            replicas: self.replicas(upstream),
             first_byte: Times(self.first_byte.get_or_create_owned(&with(&[]))),
             stream_life: Times(self.stream_life.get_or_create_owned(&with(&[]))),
         }
@@ -380,7 +452,9 @@ mod tests {
         upstream.resets.add(Reason::WindowExceeded, 3);
         upstream.events_sent.add(64);
         upstream.bytes_sent.add(4_096);
-        upstream.replica_healthy[1].set(1);
+        upstream.replicas.healthy("127.0.0.1:3002").set(1);
+        upstream.replicas.forget("127.0.0.1:3001");
+        instruments.reloads.one(Reloaded::Refused);
         upstream.first_byte.took(Duration::from_millis(3));
         upstream.stream_life.took(Duration::from_secs(90));
         instruments.refused.one(Turned::Host);
@@ -393,7 +467,7 @@ mod tests {
             r#"throughline_events_sent_total{upstream="mcp"} 64"#,
             r#"throughline_sent_bytes_total{upstream="mcp"} 4096"#,
             r#"throughline_replica_healthy{upstream="mcp",replica="127.0.0.1:3002"} 1"#,
-            r#"throughline_replica_healthy{upstream="mcp",replica="127.0.0.1:3001"} 0"#,
+            r#"throughline_config_reload_total{outcome="refused"} 1"#,
             r#"throughline_first_byte_seconds_bucket{le="0.0025",upstream="mcp"} 0"#,
             r#"throughline_first_byte_seconds_bucket{le="0.005",upstream="mcp"} 1"#,
             r#"throughline_stream_seconds_count{upstream="mcp"} 1"#,
@@ -406,6 +480,10 @@ mod tests {
         ] {
             check(&instruments, line);
         }
+        assert!(
+            !instruments.encode().contains("127.0.0.1:3001"),
+            "who is forgotten is gone"
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! Next: `names.rs`.
 
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::time::SystemTime;
@@ -44,6 +45,23 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
         .map_err(|error| format!("`{filter}` is not a filter: {error}"))
 }
 
+/// Puts another filter in the place of the one that lines were set up with.
+type Refilter = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
+
+static REFILTER: OnceLock<Refilter> = OnceLock::new();
+
+/// Another filter holds from now on. Where lines are not ours to set up, nothing changes.
+///
+/// # Errors
+/// What is wrong with it, in a few words.
+pub fn set_filter(filter: &str) -> Result<(), String> {
+    let filter = parse(filter)?;
+    match REFILTER.get() {
+        Some(refilter) => refilter(filter),
+        None => Ok(()),
+    }
+}
+
 /// Sets log lines up for the whole process. Call: once, before anything is logged.
 ///
 /// # Errors
@@ -60,17 +78,27 @@ pub fn set_up(log: &Log) -> Result<(), SetUpFailed> {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_timer(SystemTime);
-    let set = match human {
-        Lines::Human => lines
-            .with_ansi(terminal && std::env::var_os("NO_COLOR").is_none())
-            .try_init(),
-        Lines::Json => lines
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .try_init(),
+    let (set, refilter): (_, Refilter) = match human {
+        Lines::Human => {
+            let colours = terminal && std::env::var_os("NO_COLOR").is_none();
+            let lines = lines.with_ansi(colours).with_filter_reloading();
+            let handle = lines.reload_handle();
+            let refilter = move |filter| handle.reload(filter).map_err(|error| error.to_string());
+            (lines.try_init(), Box::new(refilter))
+        }
+        Lines::Json => {
+            let lines = lines
+                .json()
+                .flatten_event(true)
+                .with_current_span(false)
+                .with_filter_reloading();
+            let handle = lines.reload_handle();
+            let refilter = move |filter| handle.reload(filter).map_err(|error| error.to_string());
+            (lines.try_init(), Box::new(refilter))
+        }
     };
-    set.map_err(|_| SetUpFailed::Twice)
+    set.map_err(|_| SetUpFailed::Twice)?;
+    REFILTER.set(refilter).map_err(|_| SetUpFailed::Twice)
 }
 
 enum Lines {

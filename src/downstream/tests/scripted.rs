@@ -19,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
+use crate::config::live::Live;
 use crate::downstream::endpoint::Routes;
 use crate::downstream::front::{Bodies, Drain, Front, Limits, Link, Seats};
 use crate::downstream::http_task;
@@ -216,8 +217,8 @@ impl Bench {
         let front = Arc::new(Front {
             answers: script,
             routes: Routes::new(["/other", "/mcp"].into_iter().map(Into::into)),
-            gate: HostGate::new(([127, 0, 0, 1], 8080).into(), &[], &[]),
-            limits: LIMITS,
+            gate: live(HostGate::new(([127, 0, 0, 1], 8080).into(), &[], &[])),
+            limits: live(LIMITS),
             drain: Arc::clone(&drain),
             instruments: Arc::new(Instruments::new(&[])),
             bodies: Bodies::new(0),
@@ -347,4 +348,8 @@ pub(crate) fn request(host: &str, path: &str, body: &'static str) -> Request<Ful
     Request::post(format!("https://{host}{path}"))
         .body(Full::from(body))
         .unwrap()
+}
+
+fn live<T>(value: T) -> Arc<Live<T>> {
+    Arc::new(Live::new(Arc::new(value)))
 }

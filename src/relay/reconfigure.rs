@@ -1,0 +1,153 @@
+//! Another configuration put in force while everything runs: replicas come and go, times and bounds change.
+//! Law: everything that can fail is tried before anything changes; then nothing fails, and no stream is touched.
+//! A replica that is not configured any more is drained, and never cut. Whoever reads a setting has the old one or the
+//! new one; what began under the old one (a timer that runs) ends under it.
+//! Next: `replica_drain.rs`.
+
+use std::sync::Arc;
+
+use tracing::info;
+
+use crate::config::live::{Full, Live};
+use crate::config::resolved::{Scheme, Upstream};
+use crate::net::tls::TlsProblem;
+use crate::pure::keys::KeyRing;
+use crate::relay::Relay;
+use crate::relay::pool::Pool;
+use crate::relay::world::World;
+use crate::routing::{Duty, Replica};
+use crate::upstream::Client;
+
+/// Whether the files that an upstream's TLS is made of have changed since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TlsFiles {
+    /// They say what they said.
+    Same,
+    /// They don't.
+    Changed,
+}
+
+/// Why a configuration can't be put in force.
+#[derive(Debug)]
+pub enum NotInForce {
+    /// TLS towards an upstream can't be set up.
+    Tls(TlsProblem),
+    /// A setting was changed too often for one process.
+    TooOften,
+}
+
+impl From<Full> for NotInForce {
+    fn from(Full: Full) -> Self {
+        Self::TooOften
+    }
+}
+
+/// A configuration of one upstream that can be put in force.
+pub struct Prepared<W: World> {
+    config: Arc<Upstream>,
+    client: Option<Arc<Client<W::Net>>>,
+}
+
+/// What an upstream's new configuration means for its probers.
+#[derive(Debug, Default)]
+pub struct Changed {
+    /// Replicas that are probed from now on.
+    pub came: Vec<Arc<Replica>>,
+    /// Replicas that are probed no more.
+    pub went: Vec<Arc<Replica>>,
+    /// Whether the others are probed anew, in another way.
+    pub probing: Probing,
+}
+
+/// Whether how replicas are probed has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Probing {
+    /// It has not.
+    #[default]
+    AsBefore,
+    /// It has.
+    Anew,
+}
+
+impl<W: World> Pool<W> {
+    /// Makes everything that a new configuration needs; nothing has changed then.
+    ///
+    /// # Errors
+    /// [`NotInForce`].
+    pub fn prepare(&self, config: &Arc<Upstream>, files: TlsFiles) -> Result<Prepared<W>, NotInForce> {
+        let old = self.config();
+        let is_https = |upstream: &Upstream| upstream.replicas.iter().any(|one| one.scheme == Scheme::Https);
+        let as_before = config.exchange == old.exchange
+            && config.tls == old.tls
+            && is_https(config) == is_https(old)
+            && (files == TlsFiles::Same || !is_https(config));
+        let client = if as_before {
+            None
+        } else {
+            Live::room(&self.client)?;
+            let client = Client::for_upstream(Arc::clone(self.world.net()), config);
+            Some(Arc::new(client.map_err(NotInForce::Tls)?))
+        };
+        Live::room(&self.config)?;
+        Ok(Prepared {
+            config: Arc::clone(config),
+            client,
+        })
+    }
+}
+
+impl<W: World> Relay<W> {
+    /// Whether other keys can be put in force.
+    ///
+    /// # Errors
+    /// [`NotInForce::TooOften`].
+    pub fn room_for_keys(&self) -> Result<(), NotInForce> {
+        Ok(Live::room(&self.keys)?)
+    }
+
+    /// New ids are made with other keys. The old ring stays in memory until the process ends.
+    pub fn set_keys(&self, keys: KeyRing) {
+        // There was room a moment ago, and there is one writer.
+        let _ = Live::put(&self.keys, Arc::new(keys));
+    }
+
+    /// Puts a prepared configuration in force. Call: within a tokio runtime.
+    pub fn put_in_force(self: &Arc<Self>, pool: &Arc<Pool<W>>, prepared: Prepared<W>) -> Changed {
+        let Prepared { config, client } = prepared;
+        let old = Arc::clone(pool.config());
+        if *old == *config && client.is_none() {
+            return Changed::default();
+        }
+        let probing = if client.is_some() || old.health != config.health {
+            Probing::Anew
+        } else {
+            Probing::AsBefore
+        };
+        // There was room a moment ago, and there is one writer.
+        if let Some(client) = client {
+            let _ = Live::put(&pool.client, client);
+        }
+        if *old != *config {
+            let _ = Live::put(&pool.config, Arc::clone(&config));
+        }
+        let swapped = pool.table.replace(config.balance, &config.replicas);
+        for replica in &swapped.came {
+            info!(upstream = %config.name, replica = %replica.authority(), "replica was added");
+            match replica.duty() {
+                Duty::Serving => {}
+                Duty::Draining | Duty::Drained => {
+                    self.undrain_replica(pool, replica);
+                }
+            }
+        }
+        for replica in &swapped.went {
+            info!(upstream = %config.name, replica = %replica.authority(), "replica was taken out of the configuration");
+            self.drain_replica(pool, replica);
+        }
+        Changed {
+            came: swapped.came,
+            went: swapped.went,
+            probing,
+        }
+    }
+}
