@@ -22,17 +22,25 @@ mod by_hand;
 mod clocks;
 #[path = "wire/doors.rs"]
 mod doors;
+#[path = "wire/draining.rs"]
+mod draining;
 #[path = "wire/drains.rs"]
 mod drains;
+#[path = "wire/ejected.rs"]
+mod ejected;
 #[path = "wire/gone.rs"]
 mod gone;
 #[path = "wire/ids.rs"]
 mod ids;
 #[path = "wire/listening.rs"]
 mod listening;
+#[path = "wire/reload.rs"]
+mod reload;
 #[path = "wire/requests.rs"]
 mod requests;
 #[path = "wire/restarts.rs"]
 mod restarts;
+#[path = "wire/status.rs"]
+mod status;
 #[path = "wire/tokens.rs"]
 mod tokens;

@@ -115,7 +115,7 @@ impl Admin {
                 replicas: Vec::new(),
             })
             .collect();
-        let status = status::tests::of(states);
+        let status = Status::of(states);
         let order = |order: Order<'_>| match order {
             Order::Drain { upstream, replica } | Order::Undrain { upstream, replica } => {
                 if (upstream, replica) == ("mcp", "127.0.0.1:3001") {

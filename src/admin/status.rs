@@ -265,11 +265,9 @@ fn or_null(text: Option<&str>) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-
+impl Status {
     /// One upstream whose replicas stand like this.
-    pub(in crate::admin) fn of(states: &[State]) -> Status {
+    pub(super) fn of(states: &[State]) -> Self {
         let replica = |(port, state): (usize, &State)| ReplicaStatus {
             authority: format!("127.0.0.1:{}", 3001 + port),
             state: *state,
@@ -277,7 +275,7 @@ pub(super) mod tests {
             in_flight: 1,
             last_error: (port == 1).then(|| "said \"no\"".to_owned()),
         };
-        Status {
+        Self {
             version: "1.2.3",
             loaded: 1_764_547_200,
             budget: 1_024,
@@ -288,15 +286,20 @@ pub(super) mod tests {
                 replicas: states.iter().enumerate().map(replica).collect(),
                 ..UpstreamStatus::default()
             }],
-            ..Status::default()
+            ..Self::default()
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     #[test]
     fn it_is_ready_once_a_replica_is_known_to_be_well() {
         fn check(states: &[State], expected: Readiness, wanting: &str) {
-            assert_eq!(of(states).readiness(), expected, "{states:?}");
-            assert_eq!(of(states).wanting(), wanting);
+            assert_eq!(Status::of(states).readiness(), expected, "{states:?}");
+            assert_eq!(Status::of(states).wanting(), wanting);
         }
         let (out, draining) = (State::Ejected { ms: 1 }, State::Draining { ms: 1 });
         check(&[State::Unhealthy, State::Healthy], Readiness::Ready, "");
@@ -312,14 +315,14 @@ pub(super) mod tests {
             "upstream mcp: 127.0.0.1:3001 unhealthy, 127.0.0.1:3002 ejected, 127.0.0.1:3003 draining, \
              127.0.0.1:3004 drained\n",
         );
-        let mut draining = of(&[State::Healthy]);
+        let mut draining = Status::of(&[State::Healthy]);
         draining.course = Course::Draining;
         assert_eq!(draining.readiness(), Readiness::Draining);
     }
 
     #[test]
     fn text_and_json_say_the_same() {
-        let status = of(&[State::Healthy, State::Draining { ms: 1_500 }]);
+        let status = Status::of(&[State::Healthy, State::Draining { ms: 1_500 }]);
         assert_eq!(
             status.text(),
             "throughline 1.2.3  ready\n\
