@@ -181,6 +181,9 @@ impl App {
         let serving =
             downstream::serve(world.net(), &config, &door, &instruments).map_err(StartError::Serve)?;
         tasks.spawn(Arc::clone(&relay).keep_time(Arc::clone(&instruments)));
+        for pool in relay.pools() {
+            relay.drain_as_said(pool, &[]);
+        }
         let probers = Probers::of(&*relay, &*world);
         for upstream in &config.upstreams {
             say_what_holds(upstream);

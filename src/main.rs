@@ -14,7 +14,7 @@ use throughline::telemetry;
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os()) {
         Ok(Command::Run(flags)) => run(&flags),
-        Ok(Command::Check(file)) => cli::check(&file),
+        Ok(Command::Check(file, set)) => cli::check(&file, &set),
         Ok(Command::Decode(decode)) => cli::decode(&decode),
         Err(exit) => exit,
     }

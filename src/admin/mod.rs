@@ -79,8 +79,11 @@ pub struct Desk {
     /// Does what is ordered.
     pub order: Box<dyn Fn(Order<'_>) -> Obeyed + Send + Sync>,
     /// Judges `Host` and `Origin` of an order, as of a client's request; the status to refuse it with.
-    pub judge: Box<dyn Fn(Version, &Uri, &HeaderMap) -> Result<(), StatusCode> + Send + Sync>,
+    pub judge: Box<Judge>,
 }
+
+/// Judges a request by its `Host` and `Origin`.
+pub type Judge = dyn Fn(Version, &Uri, &HeaderMap) -> Result<(), StatusCode> + Send + Sync;
 
 /// What the admin listener answers from.
 pub struct Admin {

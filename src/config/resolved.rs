@@ -85,6 +85,8 @@ pub struct Upstream {
     pub path: Box<str>,
     /// Replicas, at least one, all with the same scheme of sessions.
     pub replicas: Vec<Replica>,
+    /// Those of them that are being drained: they get no new session (`drain = true`).
+    pub drained: Vec<Authority>,
     /// Where sessions live.
     pub sessions: Sessions,
     /// How a new session's replica is chosen.

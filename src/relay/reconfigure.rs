@@ -10,6 +10,7 @@ use tracing::info;
 
 use crate::config::live::{Full, Live};
 use crate::config::resolved::{Scheme, Upstream};
+use crate::net::Authority;
 use crate::net::tls::TlsProblem;
 use crate::pure::keys::KeyRing;
 use crate::relay::Relay;
@@ -97,6 +98,24 @@ impl<W: World> Pool<W> {
 }
 
 impl<W: World> Relay<W> {
+    /// Drains the replicas of which the configuration says so, and takes the drains back that it said before. What the
+    /// operator ordered stays. Call: within a tokio runtime.
+    pub fn drain_as_said(self: &Arc<Self>, pool: &Arc<Pool<W>>, before: &[Authority]) {
+        let now = &pool.config().drained;
+        for replica in pool.table.replicas() {
+            let said = |list: &[Authority]| list.contains(replica.authority());
+            match (said(before), said(now)) {
+                (false, true) => {
+                    self.drain_replica(pool, &replica);
+                }
+                (true, false) => {
+                    self.undrain_replica(pool, &replica);
+                }
+                (true, true) | (false, false) => {}
+            }
+        }
+    }
+
     /// Whether other keys can be put in force.
     ///
     /// # Errors
@@ -140,6 +159,7 @@ impl<W: World> Relay<W> {
                 }
             }
         }
+        self.drain_as_said(pool, &old.drained);
         for replica in &swapped.went {
             info!(upstream = %config.name, replica = %replica.authority(), "replica was taken out of the configuration");
             self.drain_replica(pool, replica);

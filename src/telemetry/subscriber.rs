@@ -7,9 +7,13 @@ use std::io::IsTerminal;
 use std::sync::OnceLock;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::time::SystemTime;
 
 use crate::config::resolved::{Log, LogFormat};
+
+/// This program's name in a filter.
+const OWN: &str = "throughline";
 
 /// Why log lines could not be set up.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,7 +43,16 @@ pub fn check_filter(filter: &str) -> Result<(), String> {
     parse(filter).map(drop)
 }
 
+/// A word alone is a level or a part of this program: the library takes any other for the name of a program, and then
+/// nothing is logged at all.
 fn parse(filter: &str) -> Result<EnvFilter, String> {
+    let lone = |part: &&str| !part.is_empty() && !part.contains(['=', '[']);
+    for word in filter.split(',').map(str::trim).filter(lone) {
+        let is_level = word.parse::<LevelFilter>().is_ok();
+        if !is_level && word != OWN && !word.starts_with(&format!("{OWN}::")) {
+            return Err(format!("`{word}` is no level"));
+        }
+    }
     EnvFilter::builder()
         .parse(filter)
         .map_err(|error| format!("`{filter}` is not a filter: {error}"))
@@ -119,7 +132,12 @@ mod tests {
         check("info", Ok(()));
         check("throughline=debug,warn", Ok(()));
         check("off", Ok(()));
+        check("throughline::relay", Ok(()));
+        check("warn,hyper=info", Ok(()));
+        check("", Ok(()));
         check("throughline=loud", Err(()));
+        check("inof", Err(()));
+        check("info,debgu", Err(()));
         check("=", Err(()));
     }
 }

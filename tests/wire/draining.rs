@@ -147,3 +147,25 @@ fn with_every_replica_drained_new_sessions_are_refused() {
     backend.next_of("POST").json(&result("5"));
     assert_eq!(client.whole().body, result("5"));
 }
+
+/// `drain = true` in the file: also after a restart, whose tokens still lead there until the deadline.
+#[test]
+fn a_replica_is_drained_by_the_file() {
+    let (one, two) = (Backend::start(), Backend::start());
+    let first = Proxy::start(&[&one.url()], &[]);
+    let session = Session::open(&first, &one);
+    let replicas = |drain: bool| {
+        let (one, two) = (one.url(), two.url());
+        format!("upstream.replicas=[{{ url = '{one}', drain = {drain} }}, '{two}']")
+    };
+    let proxy = Proxy::start(&[&one.url()], &[OPERATOR, &replicas(true)]);
+    let operator = proxy.operator();
+    assert_eq!(replica(operator, &one)["state"], "draining");
+    for _ in 0..3 {
+        Session::open(&proxy, &two).is_alive(&two);
+    }
+    session.on(&proxy).is_alive(&one);
+    let other = Proxy::start(&[&one.url()], &[OPERATOR, &replicas(false)]);
+    session.on(&other).is_alive(&one);
+    assert_eq!(replica(other.operator(), &one)["state"], "healthy");
+}

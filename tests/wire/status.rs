@@ -177,6 +177,7 @@ fn orders_are_taken_from_this_machine_alone() {
     let backend = Backend::start();
     let proxy = Proxy::start(&[&backend.url()], &[OPERATOR]);
     let operator = proxy.operator();
+    let _session = Session::open(&proxy, &backend);
     let drain = format!("/replicas/mcp/{}/drain", backend.address);
     assert_eq!(ask(operator, "GET", &drain).head.status(), 405);
     let own = operator.to_string();
