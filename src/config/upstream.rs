@@ -85,6 +85,9 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
     })
 }
 
+/// What `replicas` looks like.
+const EXAMPLE: &str = "write replicas = [\"http://127.0.0.1:3001/mcp\"]";
+
 /// One item of `replicas`.
 struct Item<'t> {
     url: &'t str,
@@ -107,6 +110,9 @@ fn items<'t>(fields: &mut Fields<'t, '_>) -> Option<Vec<Item<'t>>> {
     } else {
         std::slice::from_ref(node)
     };
+    if nodes.is_empty() {
+        fields.problem(&node.at, "replicas", "names no replica", EXAMPLE);
+    }
     let mut items = Vec::with_capacity(nodes.len());
     for (index, node) in nodes.iter().enumerate() {
         let item = if let Raw::Table(table) = &node.value {
@@ -136,15 +142,11 @@ fn items<'t>(fields: &mut Fields<'t, '_>) -> Option<Vec<Item<'t>>> {
 
 /// `replicas`: URLs, each once; and which of them are to be drained.
 fn replicas(fields: &mut Fields<'_, '_>) -> (Vec<Replica>, Vec<Authority>) {
-    let example = "write replicas = [\"http://127.0.0.1:3001/mcp\"]";
     let at = fields.at("replicas");
     let Some(items) = items(fields) else {
-        fields.problem(&at, "replicas", "is missing", example);
+        fields.problem(&at, "replicas", "is missing", EXAMPLE);
         return (Vec::new(), Vec::new());
     };
-    if items.is_empty() {
-        fields.problem(&at, "replicas", "names no replica", example);
-    }
     if items.len() > bounds::REPLICAS_MAX {
         let what = format!("names more than {} replicas", bounds::REPLICAS_MAX);
         fields.problem(&at, "replicas", what, "divide them among several upstreams");
