@@ -148,6 +148,11 @@ impl Proxy {
         self.logged("drain began");
     }
 
+    /// The process's id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal.
     pub(crate) fn signal(&self, which: &str) {
         let told = Command::new("kill")
