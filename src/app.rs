@@ -301,19 +301,19 @@ impl<F: Future<Output = ()>> Hurry<'_, F> {
 }
 
 fn instruments(config: &Config) -> Instruments {
-    let labels: Vec<Labelled<'_>> = config
-        .upstreams
-        .iter()
-        .map(|upstream| Labelled {
-            name: &upstream.name,
-            replicas: upstream
-                .replicas
-                .iter()
-                .map(|replica| replica.authority.to_string())
-                .collect(),
-        })
-        .collect();
+    let labels: Vec<Labelled<'_>> = config.upstreams.iter().map(|one| labelled(one)).collect();
     Instruments::new(&labels)
+}
+
+fn labelled(upstream: &Upstream) -> Labelled<'_> {
+    Labelled {
+        name: &upstream.name,
+        replicas: upstream
+            .replicas
+            .iter()
+            .map(|replica| replica.authority.to_string())
+            .collect(),
+    }
 }
 
 /// One line for each upstream: what somebody who reads the log later wants to know that held.

@@ -27,12 +27,17 @@ impl Probers {
     /// Probes every replica of the relay. Call: within a tokio runtime.
     pub(super) fn of<W: World>(relay: &Relay<W>, world: &W) -> Self {
         let mut probers = Self::default();
-        for (number, pool) in relay.pools().iter().enumerate() {
-            for replica in pool.table().replicas() {
-                probers.begin((number, pool), replica, world);
-            }
+        for pool in relay.pools().iter().enumerate() {
+            probers.begin_all(pool, world);
         }
         probers
+    }
+
+    /// Probes every replica of one upstream.
+    pub(super) fn begin_all<W: World>(&mut self, (number, pool): (usize, &Arc<Pool<W>>), world: &W) {
+        for replica in pool.table().replicas() {
+            self.begin((number, pool), replica, world);
+        }
     }
 
     /// Follows what changed of one upstream.

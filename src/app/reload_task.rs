@@ -22,6 +22,7 @@ use crate::config::{self, Flags, Stamp};
 use crate::downstream::Terms;
 use crate::relay::Relay;
 use crate::relay::reconfigure::{NotInForce, TlsFiles};
+use crate::relay::world::World;
 use crate::telemetry::instruments::Instruments;
 use crate::telemetry::subscriber;
 use crate::telemetry::words::Reloaded;
@@ -161,10 +162,11 @@ impl Reload {
 
     fn put_in_force(&mut self, new: Config, (before, now): (&Said, &Said)) -> Reloaded {
         let old = self.in_force.config();
-        if change::is_none(&old, &new) && before == now {
+        let change = change::of(&old, new);
+        if change.is_none(&old) && before == now {
             return Reloaded::Unchanged;
         }
-        let change::Change { config, restart } = change::of(&old, new);
+        let change::Change { config, restart } = change;
         if let Err(refused) = self.apply(&old, &config, (before, now)) {
             error!("{refused}");
             return Reloaded::Refused;
@@ -195,17 +197,32 @@ impl Reload {
             let files = tls_files(upstream, before, now);
             prepared.push(pool.prepare(upstream, files).map_err(|why| refusal(&why))?);
         }
+        let mut came = Vec::new();
+        for (number, upstream) in new.upstreams.iter().enumerate().skip(prepared.len()) {
+            let instruments = self.instruments.upstream(&super::labelled(upstream));
+            let pool = self.relay.make_pool(number, upstream, instruments);
+            came.push(pool.map_err(|why| refusal(&why))?);
+        }
         if new.log.filter != old.log.filter {
             subscriber::set_filter(&new.log.filter)?;
         }
         if let Some(keys) = keys {
             self.relay.set_keys(keys);
         }
-        self.terms.put_in_force(terms);
+        self.world.store().ledger().set_budget(new.replay_bytes_max);
         for (number, (pool, prepared)) in self.relay.pools().iter().zip(prepared).enumerate() {
             let changed = self.relay.put_in_force(pool, prepared);
             self.probers.follow((number, pool), &changed, &*self.world);
         }
+        let first = self.relay.pools().len();
+        self.relay.add_pools(&came);
+        for (number, pool) in came.iter().enumerate() {
+            self.relay.drain_as_said(pool, &[]);
+            self.probers.begin_all((first + number, pool), &*self.world);
+            super::say_what_holds(pool.config());
+        }
+        // Last, since a path leads to a pool.
+        self.terms.put_in_force(terms);
         Ok(())
     }
 }

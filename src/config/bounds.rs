@@ -55,8 +55,8 @@ pub(super) const NAME_BYTES_MAX: usize = 64;
 pub(super) const PATH_BYTES_MAX: usize = 256;
 /// Most replicas of an upstream: each one is a metric label and has its own prober.
 pub(super) const REPLICAS_MAX: usize = 256;
-/// Most upstreams: each one is a metric label.
-pub(super) const UPSTREAMS_MAX: usize = 256;
+/// Most upstreams of one process, those that a reload took out included: each one is a metric label.
+pub const UPSTREAMS_MAX: usize = 256;
 /// From here on common servers have closed an idle connection, and a POST on it can't be proved unexecuted.
 pub(super) const SERVERS_CLOSE_AFTER: Duration = Duration::from_secs(5);
 

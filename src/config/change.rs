@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::bounds::UPSTREAMS_MAX;
 use super::resolved::{Config, Listener, Upstream};
 
 /// What a reading of the configuration comes to.
@@ -48,10 +49,6 @@ pub fn of(old: &Config, new: Config) -> Change {
         keep("secret", "ids are made with the key of before");
         config.secrets.clone_from(&old.secrets);
     }
-    if config.replay_bytes_max != old.replay_bytes_max {
-        keep("memory.replay_max", "the old budget holds");
-        config.replay_bytes_max = old.replay_bytes_max;
-    }
     if config.log.format != old.log.format {
         keep("log.format", "lines are written as before");
         config.log.format = old.log.format;
@@ -88,57 +85,57 @@ fn listeners(
         .collect()
 }
 
-/// In the order of before: an upstream's place is its number for as long as the process lives.
+/// In the order of before, new ones last: an upstream's place is its number for as long as the process lives. One that is
+/// not said any more keeps its place, without replicas: each of them is drained.
 fn upstreams(
     old: &[Arc<Upstream>],
     new: &[Arc<Upstream>],
     keep: &mut impl FnMut(&str, &'static str),
 ) -> Vec<Arc<Upstream>> {
-    for one in new {
-        if !old.iter().any(|other| other.name == one.name) {
-            keep(&format!("upstream.{}", one.name), "it is not served yet");
-        }
-    }
     let mut merged: Vec<Arc<Upstream>> = Vec::with_capacity(old.len());
     for one in old {
-        let Some(found) = new.iter().find(|other| other.name == one.name) else {
-            keep(&format!("upstream.{}", one.name), "it is served as before");
+        merged.push(match new.iter().find(|other| other.name == one.name) {
+            Some(found) if found.sessions == one.sessions => Arc::clone(found),
+            Some(found) => {
+                let key = format!("upstream.{}.sessions", one.name);
+                keep(&key, "sessions live where they lived");
+                Arc::new(Upstream {
+                    sessions: one.sessions,
+                    ..Upstream::clone(found)
+                })
+            }
+            None => Arc::new(Upstream {
+                replicas: Vec::new(),
+                drained: Vec::new(),
+                ..Upstream::clone(one)
+            }),
+        });
+    }
+    for one in new {
+        if old.iter().any(|other| other.name == one.name) {
+            continue;
+        }
+        if merged.len() == UPSTREAMS_MAX {
+            keep(&format!("upstream.{}", one.name), "it is not served yet");
+        } else {
             merged.push(Arc::clone(one));
-            continue;
-        };
-        if found.sessions == one.sessions && found.path == one.path {
-            merged.push(Arc::clone(found));
-            continue;
         }
-        let mut upstream = Upstream::clone(found);
-        if found.sessions != one.sessions {
-            keep(
-                &format!("upstream.{}.sessions", one.name),
-                "sessions live where they lived",
-            );
-            upstream.sessions = one.sessions;
-        }
-        if found.path != one.path {
-            keep(
-                &format!("upstream.{}.path", one.name),
-                "clients find it at the old path",
-            );
-            upstream.path.clone_from(&one.path);
-        }
-        merged.push(Arc::new(upstream));
     }
     merged
 }
 
-/// What says the same as before says nothing to do.
-pub fn is_none(old: &Config, new: &Config) -> bool {
-    old.listeners == new.listeners
-        && old.admin == new.admin
-        && old.upstreams == new.upstreams
-        && old.secrets == new.secrets
-        && old.server == new.server
-        && old.replay_bytes_max == new.replay_bytes_max
-        && old.log == new.log
+impl Change {
+    /// Whether nothing that holds becomes something else.
+    pub fn is_none(&self, old: &Config) -> bool {
+        let new = &self.config;
+        self.restart.is_empty()
+            && old.listeners == new.listeners
+            && old.upstreams == new.upstreams
+            && old.secrets == new.secrets
+            && old.server == new.server
+            && old.replay_bytes_max == new.replay_bytes_max
+            && old.log == new.log
+    }
 }
 
 #[cfg(test)]
@@ -166,8 +163,8 @@ mod tests {
     #[track_caller]
     fn check(old: &[&str], new: &[&str], restart: &[&str], holds: &[&str]) {
         let (old, new) = (config(old), config(new));
-        let changed = !is_none(&old, &new);
         let change = of(&old, new);
+        let changed = !change.is_none(&old);
         let keys: Vec<&str> = change.restart.iter().map(|one| one.key.as_str()).collect();
         assert_eq!(keys, restart);
         let shown = format!("{:?}", change.config);
@@ -195,6 +192,12 @@ mod tests {
         check(&[], &["log.filter=debug"], &[], &["filter: \"debug\""]);
         check(
             &[],
+            &["memory.replay_max=1GiB"],
+            &[],
+            &["replay_bytes_max: 1073741824"],
+        );
+        check(
+            &[],
             &["server.allowed_hosts=a.example"],
             &[],
             &["[\"a.example\"]"],
@@ -217,24 +220,44 @@ mod tests {
         );
         check(&[], &["admin.listen=off"], &["admin.listen"], &["9464"]);
         check(&[], &["secret.env=S"], &["secret"], &["secrets: []"]);
-        check(
-            &[],
-            &["memory.replay_max=1GiB"],
-            &["memory.replay_max"],
-            &["replay_bytes_max: 268435456"],
-        );
         check(&[], &["log.format=json"], &["log.format"], &["format: Auto"]);
         check(
             &[],
             &["upstream.sessions=none", "upstream.name=mcp", "upstream.path=/x"],
-            &["upstream.mcp.sessions", "upstream.mcp.path"],
-            &["sessions: Replica", "path: \"/mcp\""],
+            &["upstream.mcp.sessions"],
+            &["sessions: Replica", "path: \"/x\""],
         );
-        check(
-            &[],
-            &["upstream.name=other"],
-            &["upstream.other", "upstream.mcp"],
-            &["name: \"mcp\""],
+    }
+
+    #[test]
+    fn upstreams_come_and_go_and_keep_their_numbers() {
+        let names = |config: &Config| -> Vec<String> {
+            let one = |one: &Arc<Upstream>| format!("{} {}", one.name, one.replicas.len());
+            config.upstreams.iter().map(one).collect()
+        };
+        let (mcp, other) = (config(&[]), config(&["upstream.name=other"]));
+        let change = of(&mcp, other.clone());
+        assert_eq!(
+            (names(&change.config), change.restart.len()),
+            (vec!["mcp 0".into(), "other 1".into()], 0)
         );
+        // The same again changes nothing more; and who comes back has the number of before.
+        assert!(of(&change.config, other).is_none(&change.config));
+        let back = of(&change.config, mcp);
+        assert_eq!(names(&back.config), ["mcp 1", "other 0"]);
+
+        let mut full = config(&[]);
+        let one = Arc::clone(&full.upstreams[0]);
+        full.upstreams = (0..UPSTREAMS_MAX)
+            .map(|n| {
+                Arc::new(Upstream {
+                    name: format!("u{n}").into(),
+                    ..Upstream::clone(&one)
+                })
+            })
+            .collect();
+        let change = of(&full, config(&[]));
+        assert_eq!(change.config.upstreams.len(), UPSTREAMS_MAX);
+        assert_eq!(change.restart[0].key, "upstream.mcp");
     }
 }

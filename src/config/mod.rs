@@ -29,6 +29,7 @@ use reading::Reading;
 use report::{Findings, Origin, Source};
 use resolved::Config;
 
+pub use bounds::UPSTREAMS_MAX;
 pub use files::{Stamp, content_hash};
 pub use report::{Place, Problems, Remark, Warning};
 

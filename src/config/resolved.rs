@@ -83,7 +83,7 @@ pub struct Upstream {
     pub name: Box<str>,
     /// Path on the client side, e.g. `/mcp`. Matched whole.
     pub path: Box<str>,
-    /// Replicas, at least one, all with the same scheme of sessions.
+    /// Replicas, at least one, all with the same scheme of sessions. None where a reload took the upstream out.
     pub replicas: Vec<Replica>,
     /// Those of them that are being drained: they get no new session (`drain = true`).
     pub drained: Vec<Authority>,

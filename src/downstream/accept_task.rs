@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::live::{Full, Live};
 use crate::config::resolved::Config;
+use crate::downstream::endpoint::Routes;
 use crate::downstream::front::{Bodies, Drain, Front, Limits, Link, Seat, Seats, Shared};
 use crate::downstream::http_task;
 use crate::downstream::meter::{Meter, Metered};
@@ -79,6 +80,7 @@ impl std::error::Error for ServeError {
 #[derive(Debug)]
 pub struct Terms {
     doors: Vec<DoorTerms>,
+    routes: Arc<Live<Routes>>,
     limits: Arc<Live<Limits>>,
     seats: Arc<Seats>,
     bodies: Arc<Bodies>,
@@ -97,6 +99,7 @@ struct DoorTerms {
 #[derive(Debug)]
 pub struct NewTerms {
     doors: Vec<(HostGate, Option<ServerTls>)>,
+    routes: Routes,
     limits: Limits,
     connections_max: usize,
 }
@@ -115,6 +118,7 @@ impl Terms {
         });
         Ok(NewTerms {
             doors: doors.collect::<Result<_, ServeError>>()?,
+            routes: Routes::new(&config.upstreams),
             limits: Limits::of(&config.server),
             connections_max: config.server.connections_max,
         })
@@ -126,10 +130,12 @@ impl Terms {
     /// [`Full`]: they were changed too often for one process.
     pub fn room(&self) -> Result<(), Full> {
         self.doors.iter().try_for_each(|door| Live::room(&door.gate))?;
+        Live::room(&self.routes)?;
         Live::room(&self.limits)
     }
 
-    /// Puts them in force: lists and times hold for the next request, certificates for the next connection.
+    /// Puts them in force: paths, lists and times hold for the next request, certificates for the next connection.
+    /// Call: once whoever answers knows every upstream of them.
     pub fn put_in_force(&self, terms: NewTerms) {
         // There was room a moment ago, and there is one writer.
         for (door, (gate, tls)) in self.doors.iter().zip(terms.doors) {
@@ -137,6 +143,9 @@ impl Terms {
                 let _ = Live::put(&door.gate, Arc::new(gate));
             }
             *door.tls.lock().unwrap_or_else(PoisonError::into_inner) = tls;
+        }
+        if **self.routes != terms.routes {
+            let _ = Live::put(&self.routes, Arc::new(terms.routes));
         }
         if **self.limits != terms.limits {
             let _ = Live::put(&self.limits, Arc::new(terms.limits));
@@ -217,6 +226,7 @@ pub fn serve<N: Net, S: Serve>(
     instruments: &Arc<Instruments>,
 ) -> Result<Serving, ServeError> {
     let shared = Shared {
+        routes: Arc::new(Live::new(Arc::new(Routes::new(&config.upstreams)))),
         limits: Arc::new(Live::new(Arc::new(Limits::of(&config.server)))),
         drain: Arc::new(Drain::default()),
         instruments: Arc::clone(instruments),
@@ -237,7 +247,7 @@ pub fn serve<N: Net, S: Serve>(
             gate: Arc::new(Live::new(Arc::new(gate(address, config)))),
             tls: Arc::new(Mutex::new(tls)),
         };
-        let front = Front::new(config, Arc::clone(&terms.gate), Arc::clone(answers), &shared);
+        let front = Front::new(Arc::clone(&terms.gate), Arc::clone(answers), &shared);
         let front = Arc::new(front);
         let tls = Arc::clone(&terms.tls);
         doors.push((
@@ -259,6 +269,7 @@ pub fn serve<N: Net, S: Serve>(
         .unzip();
     let terms = Terms {
         doors,
+        routes: shared.routes,
         limits: shared.limits,
         seats: Arc::clone(&seats),
         bodies: shared.bodies,

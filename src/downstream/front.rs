@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::config::live::Live;
-use crate::config::resolved::{Config, Server};
+use crate::config::resolved::Server;
 use crate::downstream::endpoint::Routes;
 use crate::downstream::meter::Meter;
 use crate::downstream::origin::HostGate;
@@ -28,7 +28,7 @@ pub(crate) struct Front<S> {
     /// Who answers.
     pub(crate) answers: Arc<S>,
     /// Which path is which upstream.
-    pub(crate) routes: Routes,
+    pub(crate) routes: Arc<Live<Routes>>,
     /// Which `Host` and `Origin` may ask.
     pub(crate) gate: Arc<Live<HostGate>>,
     /// Bounds and times.
@@ -71,10 +71,10 @@ impl Limits {
 
 impl<S> Front<S> {
     /// The front of one listener; what all listeners share comes with `shared`.
-    pub(crate) fn new(config: &Config, gate: Arc<Live<HostGate>>, answers: Arc<S>, shared: &Shared) -> Self {
+    pub(crate) fn new(gate: Arc<Live<HostGate>>, answers: Arc<S>, shared: &Shared) -> Self {
         Self {
             answers,
-            routes: Routes::new(config.upstreams.iter().map(|upstream| upstream.path.clone())),
+            routes: Arc::clone(&shared.routes),
             gate,
             limits: Arc::clone(&shared.limits),
             drain: Arc::clone(&shared.drain),
@@ -92,6 +92,8 @@ impl<S> Front<S> {
 
 /// What all listeners share.
 pub(crate) struct Shared {
+    /// Which path is which upstream.
+    pub(crate) routes: Arc<Live<Routes>>,
     /// Bounds and times.
     pub(crate) limits: Arc<Live<Limits>>,
     /// The call to drain.

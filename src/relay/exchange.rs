@@ -24,6 +24,7 @@ use crate::relay::passing::{self, Content, Passing};
 use crate::relay::pool::{BackendAnswer, Request, Unanswered};
 use crate::relay::session::Session;
 use crate::relay::world::World;
+use crate::routing::Duty;
 use crate::upstream::Deadline;
 
 /// Whose address stands for a session in the choice of a replica: the session's, not its client's, so nobody's.
@@ -107,10 +108,18 @@ impl<W: World> Session<W> {
         mut request: Request,
         deadline: Deadline,
     ) -> Result<Sent<W>, Unanswered> {
-        let answer = self
-            .pool
-            .send_once(self.replica(), self.backend_id.as_ref(), &mut request, deadline)
-            .await?;
+        let own = self.backend_id.as_ref();
+        let answer = match (self.replica().duty(), self.is_pinned()) {
+            // Its replica is on its way out or gone, and any other takes what is the session's.
+            (Duty::Draining | Duty::Drained, false) => {
+                self.pool.send_any(NOBODY, own, request, deadline).await?.1
+            }
+            (Duty::Serving, _) | (Duty::Draining | Duty::Drained, true) => {
+                self.pool
+                    .send_once(self.replica(), own, &mut request, deadline)
+                    .await?
+            }
+        };
         self.judge(relay, answer).await
     }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use http::Method;
 use tracing::{debug, info};
 
+use crate::config::UPSTREAMS_MAX;
 use crate::config::live::Live;
 use crate::config::resolved::Config;
 use crate::net::tls::TlsProblem;
@@ -75,7 +76,7 @@ pub struct Relay<W: World> {
     world: Arc<W>,
     keys: Live<KeyRing>,
     instance: u32,
-    pools: Vec<Arc<Pool<W>>>,
+    pools: Live<Vec<Arc<Pool<W>>>>,
     registry: Registry<W>,
     sweep: Arc<Sweep>,
     running: Running,
@@ -110,13 +111,13 @@ impl<W: World> Relay<W> {
         Ok(Arc::new(Self {
             keys: Live::new(Arc::new(keys)),
             instance: u32::from_ne_bytes(instance),
-            registry: Registry::new(pools.len()),
+            registry: Registry::new(UPSTREAMS_MAX),
             sweep: Arc::new(Sweep::new(world.now())),
             running: Running::default(),
             idle: Idle::default(),
             bell: Bell::default(),
             drains: Drains::default(),
-            pools,
+            pools: Live::new(Arc::new(pools)),
             world,
         }))
     }
@@ -137,7 +138,7 @@ impl<W: World> Relay<W> {
         .await;
     }
 
-    /// The upstreams' pools, for probes and readiness, in the order of the configuration.
+    /// The upstreams' pools, for probes and readiness, by the upstream's number.
     pub fn pools(&self) -> &[Arc<Pool<W>>] {
         &self.pools
     }

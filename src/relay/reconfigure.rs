@@ -17,6 +17,7 @@ use crate::relay::Relay;
 use crate::relay::pool::Pool;
 use crate::relay::world::World;
 use crate::routing::{Duty, Replica};
+use crate::telemetry::instruments::UpstreamInstruments;
 use crate::upstream::Client;
 
 /// Whether the files that an upstream's TLS is made of have changed since it was made.
@@ -78,15 +79,19 @@ impl<W: World> Pool<W> {
     pub fn prepare(&self, config: &Arc<Upstream>, files: TlsFiles) -> Result<Prepared<W>, NotInForce> {
         let old = self.config();
         let is_https = |upstream: &Upstream| upstream.replicas.iter().any(|one| one.scheme == Scheme::Https);
+        // Those that leave are still spoken to.
+        let mut all = Upstream::clone(config);
+        let leaving = self.table.replicas().into_iter().chain(self.table.leaving());
+        all.replicas.extend(leaving.map(|one| one.config().clone()));
         let as_before = config.exchange == old.exchange
             && config.tls == old.tls
-            && is_https(config) == is_https(old)
-            && (files == TlsFiles::Same || !is_https(config));
+            && (is_https(old) || !is_https(config))
+            && (files == TlsFiles::Same || !is_https(&all));
         let client = if as_before {
             None
         } else {
             Live::room(&self.client)?;
-            let client = Client::for_upstream(Arc::clone(self.world.net()), config);
+            let client = Client::for_upstream(Arc::clone(self.world.net()), &all);
             Some(Arc::new(client.map_err(NotInForce::Tls)?))
         };
         Live::room(&self.config)?;
@@ -98,6 +103,30 @@ impl<W: World> Pool<W> {
 }
 
 impl<W: World> Relay<W> {
+    /// Makes the pool of an upstream that comes; nothing has changed then.
+    ///
+    /// # Errors
+    /// [`NotInForce`].
+    pub fn make_pool(
+        &self,
+        number: usize,
+        config: &Arc<Upstream>,
+        instruments: Arc<UpstreamInstruments>,
+    ) -> Result<Arc<Pool<W>>, NotInForce> {
+        Live::room(&self.pools)?;
+        let world = Arc::clone(&self.world);
+        let pool = Pool::new(number, Arc::clone(config), world, instruments).map_err(NotInForce::Tls)?;
+        Ok(Arc::new(pool))
+    }
+
+    /// Adds the pools of upstreams that came, in the order of their numbers.
+    pub fn add_pools(&self, came: &[Arc<Pool<W>>]) {
+        if !came.is_empty() {
+            // There was room a moment ago, and there is one writer.
+            let _ = Live::put(&self.pools, Arc::new([self.pools(), came].concat()));
+        }
+    }
+
     /// Drains the replicas of which the configuration says so, and takes the drains back that it said before. What the
     /// operator ordered stays. Call: within a tokio runtime.
     pub fn drain_as_said(self: &Arc<Self>, pool: &Arc<Pool<W>>, before: &[Authority]) {

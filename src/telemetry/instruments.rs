@@ -1,6 +1,6 @@
 //! Every metric, in one struct that is made once and shared.
-//! Law: every time series is made at the start, from the configuration and closed lists of words, so that their number
-//! is bounded and a zero is seen before the first event; what is counted afterwards is one atomic addition.
+//! Law: every time series is made with its upstream or replica, from the configuration and closed lists of words, so that
+//! their number is bounded and a zero is seen before the first event; what is counted afterwards is one atomic addition.
 //! The only door to the metrics library. On a stream's path: once for each batch, never for each event.
 //! Next: `subscriber.rs`.
 
@@ -146,8 +146,8 @@ pub struct Labelled<'a> {
 /// Every metric of the process.
 #[derive(Debug)]
 pub struct Instruments {
-    registry: Registry,
-    /// Of each upstream, in the order of the configuration.
+    families: Families,
+    /// Of each upstream of the start, in the order of the configuration.
     pub upstreams: Box<[Arc<UpstreamInstruments>]>,
     /// `connections_live`: connections of clients.
     pub connections_live: Level,
@@ -168,14 +168,11 @@ pub struct Instruments {
 impl Instruments {
     /// Makes every time series there will ever be.
     pub fn new(upstreams: &[Labelled<'_>]) -> Self {
-        let families = Families::new();
+        let (families, process) = Families::new();
         let made = upstreams
             .iter()
             .map(|upstream| Arc::new(families.upstream(upstream)))
             .collect();
-        let Families {
-            registry, process, ..
-        } = families;
         let Process {
             connections_live,
             connections,
@@ -186,7 +183,7 @@ impl Instruments {
             loaded,
         } = process;
         Self {
-            registry,
+            families,
             upstreams: made,
             connections_live,
             connections,
@@ -202,8 +199,13 @@ impl Instruments {
     pub fn encode(&self) -> String {
         let mut out = String::new();
         // Writing to a string does not fail, and half an answer is better than none.
-        let _ = text::encode(&mut out, &self.registry);
+        let _ = text::encode(&mut out, &self.families.registry);
         out
+    }
+
+    /// Makes the time series of an upstream that comes later.
+    pub fn upstream(&self, upstream: &Labelled<'_>) -> Arc<UpstreamInstruments> {
+        Arc::new(self.families.upstream(upstream))
     }
 }
 
@@ -263,10 +265,10 @@ fn level(registry: &mut Registry, name: &str, help: &str) -> Level {
     Level(gauge)
 }
 
-/// The families of metrics that have the label `upstream`, while they are filled.
+/// The families of metrics that have the label `upstream`.
+#[derive(Debug)]
 struct Families {
     registry: Registry,
-    process: Process,
     counters: Vec<(&'static str, Family<Labels, Counter>)>,
     gauges: Vec<(&'static str, Family<Labels, Gauge>)>,
     first_byte: HistogramOf,
@@ -316,7 +318,7 @@ const GAUGES: [(&str, &str); 5] = [
 ];
 
 impl Families {
-    fn new() -> Self {
+    fn new() -> (Self, Process) {
         let mut registry = Registry::with_prefix(PREFIX);
         let process = Process::new(&mut registry);
         let counters = COUNTERS.map(|(name, help)| {
@@ -335,14 +337,14 @@ impl Families {
         let stream_life = HistogramOf::new_with_constructor(|| Histogram::new(STREAM_SECONDS));
         let help = "Seconds that a client's connection to a stream lasted";
         registry.register("stream_seconds", help, stream_life.clone());
-        Self {
+        let families = Self {
             registry,
-            process,
             counters: counters.into(),
             gauges: gauges.into(),
             first_byte,
             stream_life,
-        }
+        };
+        (families, process)
     }
 
     fn count(&self, name: &str, labels: Labels) -> Count {

@@ -119,8 +119,11 @@ fn sessions_that_no_replica_owns_lose_nothing() {
     for _ in 0..3 {
         session.is_alive(&two);
     }
-    assert!(one.is_silent());
     assert_eq!(status(operator)["upstreams"][0]["sessions"], 1);
+    let mut deleting = session.delete();
+    two.next_of("DELETE").answer(200, &[], "");
+    assert_eq!(deleting.whole().head.status(), 200);
+    assert!(one.is_silent());
 }
 
 /// With every replica drained, a new session is refused and told when to come again, and readiness says why.

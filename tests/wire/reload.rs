@@ -73,7 +73,7 @@ fn streams_live_through_a_reload() {
     files.write(
         &[&one, &two],
         "head_timeout = \"5s\"\nallowed_hosts = [\"a.example\"]",
-        "balance = \"least_sessions\"\n[upstream.stream]\nreplay_events_max = 5\n[upstream.exchange]\nconnect_timeout = \"3s\"",
+        "balance = \"least_sessions\"\n[upstream.stream]\nreplay_events_max = 5\n[upstream.exchange]\nconnect_timeout = \"3s\"\n[memory]\nreplay_max = \"64MiB\"",
     );
     proxy.signal("-HUP");
     let added = proxy.logged("replica was added");
@@ -104,6 +104,7 @@ fn streams_live_through_a_reload() {
     exchange.event(&result("6"));
     drop(streamed);
     let status = status(operator);
+    assert_eq!(status["memory"]["budget"], 64 << 20);
     assert_eq!(status["config"], *files.config().to_str().expect("UTF-8"));
     assert_eq!(
         status["upstreams"][0]["replicas"]
@@ -185,17 +186,19 @@ fn what_needs_a_restart_is_named_and_the_rest_holds() {
     files.write(&[&one], "", "");
     let proxy = Proxy::configured(&files.config());
     let session = Session::open(&proxy, &one);
-    files.write(&[&one, &two], "", "path = \"/other\"\nsessions = \"none\"");
+    files.write(&[&one, &two], "", "sessions = \"none\"");
     let changed = fs::read_to_string(files.config()).expect("a file");
-    fs::write(files.config(), changed.replace("workers = 2", "workers = 1")).expect("a file");
+    let changed = changed.replace("workers = 2", "workers = 1");
+    let changed = changed.replace(
+        "[server]\nlisten = \"127.0.0.1:0\"",
+        "[server]\nlisten = \"127.0.0.1:1\"",
+    );
+    fs::write(files.config(), changed).expect("a file");
     proxy.signal("-HUP");
     let keys: Vec<Value> = (0..3)
         .map(|_| proxy.logged("a change needs a restart")["key"].clone())
         .collect();
-    assert_eq!(
-        keys,
-        ["server.workers", "upstream.mcp.sessions", "upstream.mcp.path"]
-    );
+    assert_eq!(keys, ["server.listen", "server.workers", "upstream.mcp.sessions"]);
     assert_eq!(reloaded(&proxy), "partly");
     session.is_alive(&one);
     Session::open(&proxy, &two).is_alive(&two);
@@ -301,4 +304,65 @@ fn the_filter_of_log_lines_is_changed() {
     files.write(&[&backend], "", "");
     proxy.signal("-HUP");
     assert_eq!(reloaded(&proxy), "applied");
+}
+
+/// A server comes, with a path of its own; one goes: its sessions until the deadline, and no new one.
+#[test]
+fn servers_come_and_go() {
+    let (one, two) = (Backend::start(), Backend::start());
+    let files = Files::new("servers");
+    files.write(&[&one], "", "");
+    let proxy = Proxy::configured(&files.config());
+    let operator = proxy.operator();
+    let session = Session::open(&proxy, &one);
+    let (mut client, mut exchange) = session.streaming_call(&one, "1");
+    let other = format!(
+        "[[upstream]]\nname = \"tools\"\npath = \"/tools\"\nreplicas = [\"{}\"]",
+        two.url()
+    );
+    files.write(&[&one], "", &other);
+    proxy.signal("-HUP");
+    assert_eq!(reloaded(&proxy), "applied");
+    let initialize = crate::session::initialize(crate::session::PRIMING);
+    let mut tools = proxy.connect();
+    tools.send_to("/tools", "POST", &[], &initialize);
+    let fields = [("content-type", "application/json"), ("mcp-session-id", "own")];
+    two.next_of("POST").answer(
+        200,
+        &fields,
+        &crate::session::initialized(crate::session::PRIMING),
+    );
+    let token = tools
+        .whole()
+        .head
+        .get("mcp-session-id")
+        .expect("a session")
+        .to_owned();
+    let opened = "throughline_sessions_opened_total{upstream=\"tools\"}";
+    assert_eq!(metric(operator, opened).as_deref(), Some("1"));
+    assert_eq!(status(operator)["upstreams"][1]["path"], "/tools");
+
+    // The first one goes, and the second one gets its path.
+    let whole = fs::read_to_string(files.config()).expect("a file");
+    let (head, _) = whole.split_once("[[upstream]]").expect("an upstream");
+    fs::write(
+        files.config(),
+        format!("{head}{}", other.replace("/tools", "/mcp")),
+    )
+    .expect("a file");
+    proxy.signal("-HUP");
+    assert_eq!(proxy.logged("replica is being drained")["upstream"], "mcp");
+    assert_eq!(reloaded(&proxy), "applied");
+    let mut moved = proxy.connect();
+    moved.send("POST", &[("mcp-session-id", &token)], &call("2"));
+    two.next_of("POST").json(&result("2"));
+    assert_eq!(moved.whole().body, result("2"));
+    exchange.event(&note(1));
+    message(&mut client, &note(1));
+    exchange.event(&result("1"));
+    message(&mut client, &result("1"));
+    client.ended();
+    assert_eq!(replica(operator, &one)["state"], "draining");
+    proxy.signal("-HUP");
+    assert_eq!(reloaded(&proxy), "unchanged");
 }
