@@ -3,11 +3,18 @@
 //! A process has one `App`; an example or a test may have several.
 //! Next: `relay/mod.rs`.
 
+mod operator;
+mod probers;
+mod reload_task;
+
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -15,8 +22,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::admin::{self, Admin, Readiness};
-use crate::config::resolved::Config;
+use crate::admin;
+use crate::app::operator::Known;
+use crate::app::probers::Probers;
+use crate::app::reload_task::{InForce, Reload, unix_seconds};
+use crate::cli::Hangup;
+use crate::config::Flags;
+use crate::config::resolved::{Config, Upstream};
 use crate::downstream::{self, ServeError, Serving};
 use crate::net::tcp::Tcp;
 use crate::net::tls::TlsProblem;
@@ -24,10 +36,8 @@ use crate::pure::keys::{KeyId, KeyRing};
 use crate::pure::log::Millis;
 use crate::relay::world::World;
 use crate::relay::{Door, Relay};
-use crate::routing::Condition;
 use crate::store::memory::Memory;
 use crate::telemetry::instruments::{Instruments, Labelled};
-use crate::upstream::prober_task;
 
 /// The world as it is: TCP, this process's memory, the system's clock and randomness.
 pub struct Here {
@@ -49,9 +59,7 @@ impl World for Here {
     }
 
     fn unix_seconds(&self) -> u64 {
-        SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs())
+        unix_seconds()
     }
 
     fn now(&self) -> Millis {
@@ -112,13 +120,16 @@ pub enum Drained {
 /// A proxy at work.
 pub struct App {
     relay: Arc<Relay<Here>>,
+    world: Arc<Here>,
     serving: Serving,
     admin_address: Option<SocketAddr>,
     draining: Arc<AtomicBool>,
     stop_admin: Arc<Notify>,
     instruments: Arc<Instruments>,
     tasks: JoinSet<()>,
-    config: Config,
+    /// Until somebody follows changes, and ends and begins them with the replicas.
+    probers: Option<Probers>,
+    in_force: Arc<InForce>,
 }
 
 impl App {
@@ -133,23 +144,15 @@ impl App {
             began: Instant::now(),
         });
         let keys = key_ring(&config, &world)?;
-        let labels: Vec<Labelled<'_>> = config
-            .upstreams
-            .iter()
-            .map(|upstream| Labelled {
-                name: &upstream.name,
-                replicas: upstream
-                    .replicas
-                    .iter()
-                    .map(|replica| replica.authority.to_string())
-                    .collect(),
-            })
-            .collect();
-        let instruments = Arc::new(Instruments::new(&labels));
+        let instruments = Arc::new(instruments(&config));
         let relay =
             Relay::new(Arc::clone(&world), keys, &config, &instruments).map_err(StartError::UpstreamTls)?;
         let draining = Arc::new(AtomicBool::new(false));
         let stop_admin = Arc::new(Notify::new());
+        let in_force = Arc::new(InForce::new(config.clone()));
+        instruments
+            .loaded
+            .set(i64::try_from(in_force.loaded()).unwrap_or(i64::MAX));
         let mut tasks = JoinSet::new();
         let admin_address = match config.admin {
             None => None,
@@ -157,7 +160,14 @@ impl App {
                 let at = |source| StartError::Admin { address, source };
                 let listener = TcpListener::bind(address).await.map_err(at)?;
                 let bound = listener.local_addr().map_err(at)?;
-                let admin = operator(&relay, &instruments, &draining);
+                let known = Known {
+                    relay: Arc::clone(&relay),
+                    world: Arc::clone(&world),
+                    instruments: Arc::clone(&instruments),
+                    in_force: Arc::clone(&in_force),
+                    draining: Arc::clone(&draining),
+                };
+                let admin = Arc::new(operator::admin(known, bound));
                 let stop = Arc::clone(&stop_admin);
                 tasks.spawn(admin::serve(
                     listener,
@@ -171,7 +181,13 @@ impl App {
         let serving =
             downstream::serve(world.net(), &config, &door, &instruments).map_err(StartError::Serve)?;
         tasks.spawn(Arc::clone(&relay).keep_time(Arc::clone(&instruments)));
-        watch_replicas(&relay, &world, &mut tasks);
+        for pool in relay.pools() {
+            relay.drain_as_said(pool, &[]);
+        }
+        let probers = Probers::of(&*relay, &*world);
+        for upstream in &config.upstreams {
+            say_what_holds(upstream);
+        }
         for address in serving.local_addrs() {
             info!(%address, "listening");
         }
@@ -180,14 +196,34 @@ impl App {
         }
         Ok(Self {
             relay,
+            world,
             serving,
             admin_address,
             draining,
             stop_admin,
             instruments,
             tasks,
-            config,
+            probers: Some(probers),
+            in_force,
         })
+    }
+
+    /// From now on the configuration is read again when it changes or when the signal comes. `flags` are those that it
+    /// was read with. Call: once, within a tokio runtime.
+    pub fn follow(&mut self, flags: Flags, hangup: Hangup) {
+        let Some(probers) = self.probers.take() else {
+            return;
+        };
+        let reload = Reload {
+            flags,
+            in_force: Arc::clone(&self.in_force),
+            relay: Arc::clone(&self.relay),
+            world: Arc::clone(&self.world),
+            terms: Arc::clone(self.serving.terms()),
+            instruments: Arc::clone(&self.instruments),
+            probers,
+        };
+        self.tasks.spawn(reload.follow(hangup));
     }
 
     /// Where clients connect, in the order of the configuration.
@@ -202,17 +238,31 @@ impl App {
 
     /// Drains and stops: not ready, listeners sent away with a `retry`, running answers and what calls still come until
     /// `drain_max` (wire contract, section 7).
-    pub async fn drain(mut self) -> Drained {
-        let max = self.config.server.drain_max;
+    pub async fn drain(self) -> Drained {
+        self.drain_until(std::future::pending()).await
+    }
+
+    /// The same, but cut short at `hurry`: what runs then gets its error at once.
+    pub async fn drain_until(mut self, hurry: impl Future<Output = ()>) -> Drained {
+        let max = self.in_force.config().server.drain_max;
         info!(drain_max = ?max, connections = self.serving.connections(), "drain began");
         self.draining.store(true, Ordering::Relaxed);
         self.instruments.draining.set(1);
         self.serving.drain();
         let until = Instant::now() + max;
-        let cut = self.relay.drain(max).await;
+        let mut hurry = Hurry::Waits(pin!(hurry));
+        let cut = self.relay.drain(max, poll_fn(|cx| hurry.poll(cx))).await;
         self.serving.close();
-        let rest = until.saturating_duration_since(Instant::now()).max(LAST_CLOSES);
-        let closed = tokio::time::timeout(rest, self.serving.closed()).await;
+        {
+            let mut closed = pin!(self.serving.closed());
+            let in_time = poll_fn(|cx| match closed.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(()),
+                Poll::Pending => hurry.poll(cx),
+            });
+            let rest = until.saturating_duration_since(Instant::now());
+            let _ = tokio::time::timeout(rest, in_time).await;
+        }
+        let closed = tokio::time::timeout(LAST_CLOSES, self.serving.closed()).await;
         self.stop_admin.notify_waiters();
         self.tasks.shutdown().await;
         if cut > 0 || closed.is_err() {
@@ -229,8 +279,66 @@ impl App {
     }
 }
 
+/// Somebody who may not want to wait any more.
+enum Hurry<'a, F> {
+    Waits(Pin<&'a mut F>),
+    Came,
+}
+
+impl<F: Future<Output = ()>> Hurry<'_, F> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Waits(future) => {
+                let came = future.as_mut().poll(cx);
+                if came.is_ready() {
+                    *self = Self::Came;
+                }
+                came
+            }
+            Self::Came => Poll::Ready(()),
+        }
+    }
+}
+
+fn instruments(config: &Config) -> Instruments {
+    let labels: Vec<Labelled<'_>> = config.upstreams.iter().map(|one| labelled(one)).collect();
+    Instruments::new(&labels)
+}
+
+fn labelled(upstream: &Upstream) -> Labelled<'_> {
+    Labelled {
+        name: &upstream.name,
+        replicas: upstream
+            .replicas
+            .iter()
+            .map(|replica| replica.authority.to_string())
+            .collect(),
+    }
+}
+
+/// One line for each upstream: what somebody who reads the log later wants to know that held.
+fn say_what_holds(upstream: &Upstream) {
+    let replicas: Vec<String> = upstream
+        .replicas
+        .iter()
+        .map(|replica| replica.authority.to_string())
+        .collect();
+    info!(
+        upstream = %upstream.name,
+        path = %upstream.path,
+        replicas = replicas.join(" "),
+        sessions = ?upstream.sessions,
+        balance = ?upstream.balance,
+        probe = ?upstream.health.probe,
+        detached_max = ?upstream.stream.detached_max,
+        session_idle = ?upstream.session.idle,
+        drain_deadline = ?upstream.drain_deadline,
+        "upstream is served"
+    );
+}
+
 /// How long connections may take to close at the very end.
-const LAST_CLOSES: std::time::Duration = std::time::Duration::from_secs(2);
+const LAST_CLOSES: Duration = Duration::from_secs(2);
 
 fn key_ring(config: &Config, world: &Here) -> Result<KeyRing, StartError> {
     let own: [u8; 32];
@@ -250,52 +358,4 @@ fn key_ring(config: &Config, world: &Here) -> Result<KeyRing, StartError> {
     }
     let newest = secrets.remove(0);
     KeyRing::new(newest, secrets).map_err(|bad| StartError::Keys(bad.to_string()))
-}
-
-fn operator(
-    relay: &Arc<Relay<Here>>,
-    instruments: &Arc<Instruments>,
-    draining: &Arc<AtomicBool>,
-) -> Arc<Admin> {
-    let (relay, draining) = (Arc::clone(relay), Arc::clone(draining));
-    Arc::new(Admin::new(Arc::clone(instruments), move || {
-        let healthy = |pool: &Arc<crate::relay::pool::Pool<Here>>| {
-            pool.table()
-                .replicas()
-                .iter()
-                .any(|replica| replica.condition() == Condition::Healthy)
-        };
-        if draining.load(Ordering::Relaxed) {
-            Readiness::Draining
-        } else if relay.pools().iter().any(healthy) {
-            Readiness::Ready
-        } else {
-            Readiness::NoHealthyReplica
-        }
-    }))
-}
-
-fn watch_replicas(relay: &Arc<Relay<Here>>, world: &Here, tasks: &mut JoinSet<()>) {
-    for pool in relay.pools() {
-        for (index, replica) in pool.table().replicas().into_iter().enumerate() {
-            let mut phase = [0; 8];
-            world.fill_random(&mut phase);
-            let (client, health) = (Arc::clone(pool.client()), pool.config().health.clone());
-            let instruments = Arc::clone(pool.instruments());
-            instruments.replica_healthy[index].set(1);
-            tasks.spawn(async move {
-                prober_task::watch(
-                    client,
-                    replica,
-                    health,
-                    u64::from_ne_bytes(phase),
-                    move |replica, _| {
-                        let healthy = i64::from(replica.condition() == Condition::Healthy);
-                        instruments.replica_healthy[index].set(healthy);
-                    },
-                )
-                .await;
-            });
-        }
-    }
 }

@@ -18,7 +18,7 @@ use crate::config::resolved::{Config, Scheme};
 use crate::config::{self, Flags};
 
 pub use decode::decode;
-pub use signals::stop_signal;
+pub use signals::{Hangup, Stop};
 
 /// How a command ended. The numbers are promised: scripts and supervisors match on them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,16 +72,16 @@ impl From<Exit> for ExitCode {
 pub enum Command {
     /// Serve clients until a signal comes.
     Run(Flags),
-    /// Say what is wrong with a file.
-    Check(PathBuf),
-    /// Say what an event id means.
+    /// Say what is wrong with a file, under these settings.
+    Check(PathBuf, Vec<String>),
+    /// Say what an event id or a session token means.
     Decode(Decode),
 }
 
 /// What to decode, and with which keys.
 #[derive(Clone, Debug)]
 pub struct Decode {
-    /// The event id as it was given.
+    /// The event id, or the session token, as it was given.
     pub event_id: String,
     /// The session token that it is to fit, if any.
     pub session: Option<String>,
@@ -113,6 +113,9 @@ Examples:
 
   What a client's Last-Event-ID says:
     throughline decode 'aAAECAwQFBgc.pi7.AAECAwQFBgcICQoL.42'
+
+  Where a session lives, and since when:
+    throughline decode --config throughline.toml 't1a.…'
 
 Files to start from: config/minimal.toml, and config/full.toml with every setting and the reason for
 its default. How it works and what it promises: README.md.";
@@ -146,10 +149,14 @@ enum Spoken {
         /// The file
         #[arg(value_name = "FILE")]
         file: PathBuf,
+
+        /// Set any key of the file, as `run` does; may be given again
+        #[arg(long, value_name = "KEY=VALUE")]
+        set: Vec<String>,
     },
-    /// Say what an event id (a client's Last-Event-ID) means
+    /// Say what an event id (a client's Last-Event-ID) or a session token (its Mcp-Session-Id) means
     ///
-    /// With a key and the session's token, also whether the id belongs to that session.
+    /// With a key and the session's token, also whether the id belongs to that session. A token needs a key.
     Decode(DecodeArgs),
 }
 
@@ -181,7 +188,7 @@ struct Run {
     #[arg(long, value_name = "ADDR:PORT|off")]
     admin: Option<String>,
 
-    /// Set any key of the file; `upstream.KEY` means the one upstream; may be given again
+    /// Set any key of the file; may be given again. `upstream.KEY` means the one upstream, `upstream.NAME.KEY` that one
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 
@@ -192,8 +199,8 @@ struct Run {
 
 #[derive(Debug, Args)]
 struct DecodeArgs {
-    /// The id, as a client sends it
-    #[arg(value_name = "EVENT-ID", allow_hyphen_values = true)]
+    /// The id or the token, as a client sends it
+    #[arg(value_name = "EVENT-ID|TOKEN", allow_hyphen_values = true)]
     event_id: String,
 
     /// The Mcp-Session-Id that the id is to fit; needs a key
@@ -251,7 +258,7 @@ impl From<Spoken> for Command {
                 secret_file,
                 set,
             }),
-            Spoken::Check { file } => Self::Check(file),
+            Spoken::Check { file, set } => Self::Check(file, set),
             Spoken::Decode(DecodeArgs {
                 event_id,
                 session,
@@ -269,9 +276,14 @@ impl From<Spoken> for Command {
     }
 }
 
-/// Says what is wrong with a file, or what it means if nothing is.
-pub fn check(file: &Path) -> Exit {
-    match config::load(file) {
+/// Says what is wrong with a file under these settings, or what it means if nothing is.
+pub fn check(file: &Path, set: &[String]) -> Exit {
+    let flags = Flags {
+        config: Some(file.into()),
+        set: set.to_vec(),
+        ..Flags::default()
+    };
+    match config::read(&flags) {
         Ok((config, warnings)) => {
             for warning in warnings {
                 complain(&warning.to_string());
@@ -280,6 +292,9 @@ pub fn check(file: &Path) -> Exit {
             Exit::Done
         }
         Err(problems) => {
+            for warning in problems.warnings() {
+                complain(&warning.to_string());
+            }
             complain(&problems.to_string());
             Exit::BadConfig
         }

@@ -19,7 +19,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os()) {
         Ok(Command::Run(flags)) => run(&flags),
-        Ok(Command::Check(file)) => cli::check(&file),
+        Ok(Command::Check(file, set)) => cli::check(&file, &set),
         Ok(Command::Decode(decode)) => cli::decode(&decode),
         Err(exit) => exit,
     }
@@ -48,17 +48,17 @@ fn run(flags: &Flags) -> Exit {
         tokio::runtime::Builder::new_multi_thread()
     };
     match builder.worker_threads(workers).enable_all().build() {
-        Ok(runtime) => runtime.block_on(serve(config)),
+        Ok(runtime) => runtime.block_on(serve(config, flags.clone())),
         Err(error) => complain(&error, Exit::Failed),
     }
 }
 
-async fn serve(config: Config) -> Exit {
-    let stop = match cli::stop_signal() {
-        Ok(stop) => stop,
+async fn serve(config: Config, flags: Flags) -> Exit {
+    let (mut stop, hangup) = match cli::Stop::catch().and_then(|stop| Ok((stop, cli::Hangup::catch()?))) {
+        Ok(signals) => signals,
         Err(error) => return complain(&error, Exit::Failed),
     };
-    let app = match App::start(config).await {
+    let mut app = match App::start(config).await {
         Ok(app) => app,
         Err(error @ (StartError::Serve(_) | StartError::Admin { .. })) => {
             return complain(&error, Exit::CannotBind);
@@ -67,8 +67,9 @@ async fn serve(config: Config) -> Exit {
             return complain(&error, Exit::BadConfig);
         }
     };
-    stop.await;
-    match app.drain().await {
+    app.follow(flags, hangup);
+    stop.first().await;
+    match app.drain_until(stop.second()).await {
         Drained::InOrder => Exit::Done,
         Drained::RanOut { .. } => Exit::DrainRanOut,
     }

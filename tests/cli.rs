@@ -97,11 +97,11 @@ fn help_and_usage() {
         &["--upstream <URL>", "--set <KEY=VALUE>", "THROUGHLINE_SECRET"],
         &[],
     );
-    check(&["check", "--help"], 0, &["<FILE>"], &[]);
+    check(&["check", "--help"], 0, &["<FILE>", "--set <KEY=VALUE>"], &[]);
     check(
         &["decode", "--help"],
         0,
-        &["<EVENT-ID>", "--session <TOKEN>"],
+        &["<EVENT-ID|TOKEN>", "--session <TOKEN>"],
         &[],
     );
     check(&[], 2, &[], &["Usage: throughline <COMMAND>"]);
@@ -209,7 +209,7 @@ fn decode_says_what_an_id_means() {
         &with,
         &secret,
         0,
-        &["belongs to  session 01010101 of upstream mcp (revision 2025-11-25"],
+        &["belongs to  session 01010101 of upstream mcp (revision 2025-11-25, issued 2023-11-14T22:13:20Z)"],
         &[],
     );
     check_in(
@@ -249,7 +249,7 @@ fn decode_says_what_an_id_means() {
         &["decode", &id, "--session", "x"],
         &secret,
         1,
-        &["is no session token"],
+        &["this is no session token"],
         &[],
     );
     check(
@@ -286,6 +286,107 @@ fn decode_says_what_an_id_means() {
         &secret,
         1,
         &["made with the key k, which is not at hand"],
+        &[],
+    );
+}
+
+#[test]
+fn decode_says_what_a_token_means() {
+    let (_, token) = made("mcp", [1; 16]);
+    let secret = [("THROUGHLINE_SECRET", SECRET)];
+    check_in(
+        &["decode", &token],
+        &secret,
+        0,
+        &[
+            "key         k\n",
+            "session     01010101\n",
+            "upstream    mcp\n",
+            "revision    2025-11-25\n",
+            "issued      2023-11-14T22:13:20Z\n",
+            "ends by     2023-11-15T22:13:20Z (if session_max is 24 h)\n",
+            "(give --config to see which one)",
+            "any replica takes it",
+        ],
+        &[],
+    );
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("decode-{}.toml", std::process::id()));
+    let text = |replica: &str| {
+        format!(
+            "[secret]\nkid = 'k'\n[[upstream]]\nname = 'mcp'\nreplicas = ['http://{replica}/mcp']\n[upstream.session]\nsession_max = '2h'\n"
+        )
+    };
+    for (replica, says) in [
+        ("127.0.0.1:3001", ", 127.0.0.1:3001\n"),
+        ("127.0.0.1:9", "none of those configured"),
+    ] {
+        std::fs::write(&file, text(replica)).unwrap();
+        let with = ["decode", &token, "--config", file.to_str().unwrap()];
+        check_in(
+            &with,
+            &secret,
+            0,
+            &["ends by     2023-11-15T00:13:20Z\n", says],
+            &[],
+        );
+    }
+    std::fs::remove_file(&file).unwrap();
+    check(&["decode", &token], 2, &[], &["error: there is no secret"]);
+    let wrong = [("THROUGHLINE_SECRET", "another secret, long enough")];
+    check_in(
+        &["decode", &token],
+        &wrong,
+        1,
+        &[],
+        &["does not open with this secret for the upstream mcp"],
+    );
+    check_in(
+        &["decode", "t1k.x"],
+        &secret,
+        1,
+        &[],
+        &["this is no session token"],
+    );
+}
+
+/// Settings from the command line are checked with the file, and what is doubtful is said beside what is wrong.
+#[test]
+fn check_takes_settings_and_warns_beside_problems() {
+    check(
+        &[
+            "check",
+            "config/minimal.toml",
+            "--set",
+            "upstream.balance=best",
+            "--set",
+            "server.allowed_hosts=*",
+        ],
+        3,
+        &[],
+        &[
+            "warning: --set server.allowed_hosts=*: server.allowed_hosts: allows everything",
+            "warning: config/minimal.toml: secret: there is no secret",
+            "error: --set upstream.balance=best: ",
+            "1 problem",
+        ],
+    );
+    check(
+        &["check", "config/minimal.toml", "--set", "log.filter=inof"],
+        3,
+        &[],
+        &["log.filter: `inof` is no level"],
+    );
+    let secret = [("THROUGHLINE_SECRET", SECRET)];
+    check_in(
+        &[
+            "check",
+            "config/minimal.toml",
+            "--set",
+            "upstream.mcp.path=/other",
+        ],
+        &secret,
+        0,
+        &["http://127.0.0.1:8080/other -> other"],
         &[],
     );
 }

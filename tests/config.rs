@@ -76,13 +76,26 @@ fn every_file_in_config_is_good() {
 fn full_says_the_defaults() {
     let (full, _) = read(Some(shipped("full.toml")), &[]).unwrap();
     let (minimal, _) = read(Some(shipped("minimal.toml")), &[]).unwrap();
-    assert_eq!(format!("{full:#?}"), format!("{minimal:#?}"));
+    // But for where it was read from.
+    let plain = |config: Config| {
+        let (source, files) = (None, Vec::new());
+        format!(
+            "{:#?}",
+            Config {
+                source,
+                files,
+                ..config
+            }
+        )
+    };
+    let full = plain(full);
+    assert_eq!(full, plain(minimal));
     let flags = [
         ("--upstream", "http://127.0.0.1:3001/mcp"),
         ("--upstream", "http://127.0.0.1:3002/mcp"),
     ];
     let (flagged, _) = read(None, &flags).unwrap();
-    assert_eq!(format!("{full:#?}"), format!("{flagged:#?}"));
+    assert_eq!(full, plain(flagged));
 }
 
 /// A file, and the whole of what the operator is told, with the file's name as `FILE`.
@@ -465,6 +478,34 @@ fn upstreams() {
             replicas("[\"http://a\"]"),
             Ok(Some(["the replicas' path is `/`", "/mcp"])),
         ),
+        (
+            replicas("[{ url = \"http://a/mcp\", drain = true }, \"http://b/mcp\"]"),
+            Ok(None),
+        ),
+        (
+            replicas("[{ url = \"http://a/mcp\", drain = true }]"),
+            Ok(Some(["every replica is being drained", "drain = true"])),
+        ),
+        (
+            replicas("[{ drain = true }]"),
+            Err(["upstream[0].replicas[0].url: is missing", "url = "]),
+        ),
+        (
+            replicas("[{ url = \"http://a/mcp\", drain = \"yes\" }]"),
+            Err(["replicas[0].drain: is text", "true or false"]),
+        ),
+        (
+            replicas("[{ url = \"http://a/mcp\", drian = true }]"),
+            Err(["unknown key", "did you mean `drain`?"]),
+        ),
+        (
+            replicas("[\"http://a/mcp\", { url = \"http://a/mcp\" }]"),
+            Err(["a:80 is there twice", "once"]),
+        ),
+        (
+            replicas("[7]"),
+            Err(["upstream[0].replicas: is a number, not text", "quotes"]),
+        ),
         (with("path = \"mcp\""), Err(["`mcp` is not a path", "\"/mcp\""])),
         (with("path = \"/mcp?x=1\""), Err(["is not a path", "\"/mcp\""])),
         (with("name = \"a b\""), Err(["`a b` is not a name", "letters"])),
@@ -508,6 +549,11 @@ fn upstreams() {
             with("[upstream.health]\nprobe = \"off\"\ntimeout = \"10s\""),
             Ok(None),
         ),
+        (
+            with("[upstream.health]\neject_time = \"3m\""),
+            Err(["eject_time: is longer than eject_time_max (2m)", "at most"]),
+        ),
+        (with("drain_deadline = \"0s\""), Ok(None)),
         (
             with("[upstream.health]\nfall = 0"),
             Err(["0 is out of range", "between 1 and 1000"]),

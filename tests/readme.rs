@@ -38,7 +38,7 @@ enum Tried {
     ByScript(&'static str),
     /// `.ci/run` does.
     ByCi,
-    /// `tests/wire/by_hand.rs` runs its whole block.
+    /// `tests/wire/by_hand.rs` runs its whole block, or each line of it.
     ByHand,
     /// It ends by itself.
     ToItsEnd,
@@ -55,7 +55,7 @@ fn who_tries(command: &str) -> Option<Tried> {
             "cargo install --path . --locked --root target/installed",
         )),
         "tests/run.sh" => Some(Tried::ByCi),
-        _ if ["URL=", "A=", "SESSION=", "curl "]
+        _ if ["URL=", "A=", "SESSION=", "curl ", "kill -HUP "]
             .iter()
             .any(|start| command.starts_with(start)) =>
         {

@@ -24,8 +24,12 @@ mod clocks;
 mod doors;
 #[path = "wire/doubts.rs"]
 mod doubts;
+#[path = "wire/draining.rs"]
+mod draining;
 #[path = "wire/drains.rs"]
 mod drains;
+#[path = "wire/ejected.rs"]
+mod ejected;
 #[path = "wire/gone.rs"]
 mod gone;
 #[path = "wire/ids.rs"]
@@ -34,9 +38,13 @@ mod ids;
 mod listening;
 #[path = "wire/loss.rs"]
 mod loss;
+#[path = "wire/reload.rs"]
+mod reload;
 #[path = "wire/requests.rs"]
 mod requests;
 #[path = "wire/restarts.rs"]
 mod restarts;
+#[path = "wire/status.rs"]
+mod status;
 #[path = "wire/tokens.rs"]
 mod tokens;

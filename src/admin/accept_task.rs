@@ -1,8 +1,10 @@
 //! Accepts connections of the admin listener and answers one request on each.
-//! Law: at most [`CONNECTIONS_MAX`] at a time, each over within [`CONNECTION_TIME_MAX`], whatever its peer does.
+//! Law: at most [`CONNECTIONS_MAX`] at a time, each over within [`CONNECTION_TIME_MAX`], whatever its peer does. One
+//! more takes the place of the oldest: who connects and says nothing can't keep a prober out.
 //! The one await is a `select!` over cancel-safe arms: the end, a finished connection, a new one.
 //! Next: `telemetry/instruments.rs`.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::{Future, ready};
 use std::sync::Arc;
@@ -13,17 +15,19 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::Admin;
 
-/// Most connections at a time; more wait in the kernel's queue. A scraper and a prober need two.
+/// Most connections at a time; one more ends the oldest. A scraper and a prober need two.
 const CONNECTIONS_MAX: usize = 64;
 /// Longest life of a connection: a slow scraper on a bad line manages.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(10);
+/// Longest time for a request to arrive: it is one packet.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(3);
 /// Longest request head, in bytes; the least that hyper works with.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 /// Pause after a failed accept: what is missing then (file descriptors, memory) is not there at once.
@@ -32,15 +36,23 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Serves until `shutdown` is ready; connections that are open then are cut.
 pub async fn serve(listener: TcpListener, admin: Arc<Admin>, shutdown: impl Future<Output = ()> + Send) {
     let mut connections = JoinSet::new();
+    // Those that are over are still named here for a while; ending them again does nothing.
+    let mut oldest: VecDeque<AbortHandle> = VecDeque::with_capacity(CONNECTIONS_MAX);
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         tokio::select! {
             biased;
             () = &mut shutdown => return,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
+            accepted = listener.accept() => match accepted {
                 Ok((socket, _)) => {
-                    connections.spawn(connection(socket, admin.clone()));
+                    oldest.retain(|one| !one.is_finished());
+                    if oldest.len() == CONNECTIONS_MAX
+                        && let Some(one) = oldest.pop_front()
+                    {
+                        one.abort();
+                    }
+                    oldest.push_back(connections.spawn(connection(socket, admin.clone())));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "failed to accept an admin connection");
@@ -53,7 +65,7 @@ pub async fn serve(listener: TcpListener, admin: Arc<Admin>, shutdown: impl Futu
 
 async fn connection(socket: TcpStream, admin: Arc<Admin>) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let response = admin.answer(request.method(), request.uri().path());
+        let response = admin.answer(&request);
         ready(Ok::<Response<Full<bytes::Bytes>>, Infallible>(
             response.map(Full::new),
         ))
@@ -62,7 +74,8 @@ async fn connection(socket: TcpStream, admin: Arc<Admin>) {
         .keep_alive(false)
         .half_close(false)
         .max_buf_size(HEAD_BYTES_MAX)
-        .header_read_timeout(None)
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME_MAX)
         .serve_connection(TokioIo::new(socket), service);
     // A peer that breaks off or is too slow is its own trouble; there is nothing to tell it.
     let _ = timeout(CONNECTION_TIME_MAX, connection).await;
@@ -77,15 +90,12 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::admin::Readiness;
-    use crate::telemetry::instruments::Instruments;
+    use crate::admin::status::State;
 
     async fn start() -> (SocketAddr, oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let admin = Arc::new(Admin::new(Arc::new(Instruments::new(&[])), || {
-            Readiness::Draining
-        }));
+        let admin = Arc::new(Admin::for_tests(&[State::Unhealthy], &[]));
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(serve(listener, admin, async move {
             let _ = stopped.await;
@@ -121,7 +131,7 @@ mod tests {
         check(
             b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n",
             "HTTP/1.1 503 ",
-            "draining\n",
+            "no_healthy_replica\n",
         )
         .await;
         check(
@@ -161,21 +171,23 @@ mod tests {
         task.await.unwrap();
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn silent_connections_keep_nobody_out_for_long() {
+    #[tokio::test]
+    async fn silent_connections_keep_nobody_out() {
         let (address, stop, task) = start().await;
         let mut silent = Vec::new();
-        for _ in 0..CONNECTIONS_MAX {
+        for _ in 0..3 * CONNECTIONS_MAX {
             silent.push(TcpStream::connect(address).await.unwrap());
         }
         let mut socket = TcpStream::connect(address).await.unwrap();
-        socket
-            .write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-            .await
-            .unwrap();
+        let request = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+        socket.write_all(request).await.unwrap();
         let mut answer = Vec::new();
         socket.read_to_end(&mut answer).await.unwrap();
         assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
+        // The oldest were let go, without any time going by.
+        let mut rest = Vec::new();
+        let _ = silent[0].read_to_end(&mut rest).await;
+        assert_eq!(rest, b"");
         drop(silent);
         stop.send(()).unwrap();
         task.await.unwrap();

@@ -1,17 +1,20 @@
-//! Says what an event id means, and with a key and a session's token whether it belongs there.
+//! Says what an event id means, and with a key and a session's token whether it belongs there; or what a token means.
 //! Law: neither the secret nor the backend's own session id is ever printed; what a client chose is printed without
 //! control characters.
 //! Next: `../pure/event_id/mod.rs`.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Decode, Exit, answer, complain};
-use crate::config::resolved::Secret;
+use crate::config::resolved::{Secret, Upstream};
 use crate::config::{self, Flags};
 use crate::pure::event_id::{Asked, EventId, Foreign, Mark, StreamName};
 use crate::pure::keys::{KeyId, KeyRing};
+use crate::pure::session_token::ReplicaKey;
 use crate::pure::session_token::{self, NotOurs, Sealed};
-use crate::telemetry::names::SessionTag;
+use crate::telemetry::names::{SessionTag, utc};
 
 /// The upstream's name where neither a flag nor a file says one: what a path of `/mcp` is named.
 const UPSTREAM_DEFAULT: &str = "mcp";
@@ -20,10 +23,18 @@ const UPSTREAM_DEFAULT: &str = "mcp";
 struct Known {
     keys: Option<KeyRing>,
     upstreams: Vec<String>,
+    /// What a configuration says of them, if one was named.
+    configured: Vec<Arc<Upstream>>,
 }
 
-/// Decodes an id and says what it means.
+/// How a session token begins: two letters that say so, and the name of a key (wire contract, section 2).
+const TOKEN_BEGINS: &str = "t1";
+
+/// Decodes an id or a token and says what it means.
 pub fn decode(ask: &Decode) -> Exit {
+    if let Some(kid) = kid_of_token(&ask.event_id) {
+        return token(ask, kid);
+    }
     let Ok(id) = EventId::decode(ask.event_id.as_bytes()) else {
         complain(
             "error: this is no event id of throughline (a client that presents it is told `cursor_unknown`)\n  \
@@ -52,6 +63,71 @@ pub fn decode(ask: &Decode) -> Exit {
     };
     answer(&out);
     exit
+}
+
+/// The name of a token's key, if the text looks like one.
+fn kid_of_token(text: &str) -> Option<KeyId> {
+    match text.strip_prefix(TOKEN_BEGINS)?.as_bytes() {
+        [kid, b'.', ..] => KeyId::new(*kid),
+        _ => None,
+    }
+}
+
+/// What a session token says.
+fn token(ask: &Decode, kid: KeyId) -> Exit {
+    let known = match known(ask, kid) {
+        Ok(known) => known,
+        Err(exit) => return exit,
+    };
+    let (sealed, upstream) = match open(&ask.event_id, &known) {
+        Ok(opened) => opened,
+        Err((why, exit)) => {
+            complain(&format!("error: {why}"));
+            return exit;
+        }
+    };
+    let mut out = String::new();
+    row(&mut out, "key", &kid.to_string());
+    row(
+        &mut out,
+        "session",
+        &SessionTag::of(sealed.uid.as_bytes()).to_string(),
+    );
+    row(&mut out, "upstream", upstream);
+    row(&mut out, "revision", sealed.revision.as_str());
+    let issued = u64::from(sealed.issued);
+    row(&mut out, "issued", &utc(issued));
+    let configured = known.configured.iter().find(|one| *one.name == *upstream);
+    let (max, said) = configured.map_or((SESSION_MAX_DEFAULT, " (if session_max is 24 h)"), |one| {
+        (one.session.max, "")
+    });
+    let ends = utc(issued.saturating_add(max.as_secs()));
+    row(&mut out, "ends by", &format!("{ends}{said}"));
+    row(&mut out, "replica", &replica(sealed.replica, configured));
+    let own = match &sealed.backend_id {
+        Some(_) => "the server has an id of its own for it",
+        None => "the server gave it no id: any replica takes it",
+    };
+    row(&mut out, "backend", own);
+    answer(&out);
+    Exit::Done
+}
+
+/// How long a session lives where nothing says otherwise.
+const SESSION_MAX_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A replica's key as a token has it, and whose it is if that can be said.
+fn replica(key: ReplicaKey, configured: Option<&Arc<Upstream>>) -> String {
+    let hex: String = key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let Some(upstream) = configured else {
+        return format!("{hex} (give --config to see which one)");
+    };
+    let mut replicas = upstream.replicas.iter();
+    let own = |authority: String| ReplicaKey::of(&upstream.name, &authority) == key;
+    match replicas.find(|one| own(one.authority.to_string())) {
+        Some(found) => format!("{hex}, {}", found.authority),
+        None => format!("{hex}, which is none of those configured: the session is lost (`backend_lost`)"),
+    }
 }
 
 fn row(out: &mut String, name: &str, value: &str) {
@@ -127,9 +203,14 @@ fn known(ask: &Decode, kid: KeyId) -> Result<Known, Exit> {
         ([], None) => vec![UPSTREAM_DEFAULT.to_owned()],
         (said, _) => said.to_vec(),
     };
+    let configured = match ask.config {
+        Some(_) => config.upstreams.clone(),
+        None => Vec::new(),
+    };
     Ok(Known {
         keys: ring(&config.secrets),
         upstreams,
+        configured,
     })
 }
 
@@ -144,39 +225,46 @@ fn ring(secrets: &[Secret]) -> Option<KeyRing> {
 
 /// Whether the id was made for the session of this token.
 fn belongs(id: &EventId, token: &str, known: &Known) -> (String, Exit) {
+    match (open(token, known), &known.keys) {
+        (Ok((session, upstream)), Some(keys)) => fits(id, keys, &session, upstream),
+        (Ok(_), None) => ("not checked".into(), Exit::Usage),
+        (Err((why, exit)), _) => (format!("not checked: {why}"), exit),
+    }
+}
+
+/// Opens a token, with the name of its upstream; or why it can't be, and how to end.
+fn open<'a>(token: &str, known: &'a Known) -> Result<(Sealed, &'a str), (String, Exit)> {
     let Some(keys) = &known.keys else {
-        return (
-            "not checked: there is no secret (THROUGHLINE_SECRET, --secret-file or --config)".into(),
-            Exit::Usage,
-        );
+        let why = "there is no secret (THROUGHLINE_SECRET, --secret-file or --config)";
+        return Err((why.into(), Exit::Usage));
     };
     let mut refused = NotOurs::Shape;
     for upstream in &known.upstreams {
         match session_token::open(keys, upstream, token.as_bytes()) {
-            Ok(session) => return fits(id, keys, &session, upstream),
+            Ok(session) => return Ok((session, upstream)),
             Err(error) => refused = error,
         }
     }
     let upstreams = known.upstreams.join(", ");
-    let verdict = match refused {
-        NotOurs::Shape => "not checked: --session is no session token of throughline".to_owned(),
+    let why = match refused {
+        NotOurs::Shape => "this is no session token of throughline".to_owned(),
         NotOurs::UnknownKey(kid) => {
-            format!("not checked: the token was made with the key {kid}, which is not at hand")
+            format!("the token was made with the key {kid}, which is not at hand")
         }
         NotOurs::Forged => {
-            format!("not checked: the token does not open with this secret for the upstream {upstreams}")
+            format!("the token does not open with this secret for the upstream {upstreams}")
         }
-        NotOurs::NotUnderstood => "not checked: another version of throughline made the token".to_owned(),
+        NotOurs::NotUnderstood => "another version of throughline made the token".to_owned(),
     };
-    (verdict, Exit::Failed)
+    Err((why, Exit::Failed))
 }
 
 fn fits(id: &EventId, keys: &KeyRing, session: &Sealed, upstream: &str) -> (String, Exit) {
     let who = format!(
-        "session {} of upstream {upstream} (revision {}, issued {} s after 1970)",
+        "session {} of upstream {upstream} (revision {}, issued {})",
         SessionTag::of(session.uid.as_bytes()),
         session.revision.as_str(),
-        session.issued
+        utc(u64::from(session.issued))
     );
     match id.verify(keys, &session.uid) {
         Ok(()) => (who, Exit::Done),

@@ -55,8 +55,8 @@ pub(super) const NAME_BYTES_MAX: usize = 64;
 pub(super) const PATH_BYTES_MAX: usize = 256;
 /// Most replicas of an upstream: each one is a metric label and has its own prober.
 pub(super) const REPLICAS_MAX: usize = 256;
-/// Most upstreams: each one is a metric label.
-pub(super) const UPSTREAMS_MAX: usize = 256;
+/// Most upstreams of one process, those that a reload took out included: each one is a metric label.
+pub const UPSTREAMS_MAX: usize = 256;
 /// From here on common servers have closed an idle connection, and a POST on it can't be proved unexecuted.
 pub(super) const SERVERS_CLOSE_AFTER: Duration = Duration::from_secs(5);
 
@@ -88,6 +88,15 @@ pub(super) const HEALTH_TIMEOUT: Bounded<Duration> = times(2 * S, 10 * MS, 5 * M
 pub(super) const FALL: Bounded<usize> = counts(3, 1, 1_000);
 /// `upstream.health.rise`: a replica that flaps gets no new sessions.
 pub(super) const RISE: Bounded<usize> = counts(2, 1, 1_000);
+
+/// `upstream.health.eject_after`: a burst's lost connections are no loss of a replica; 0 = never.
+pub(super) const EJECT_AFTER: Bounded<usize> = counts(5, 0, 1_000);
+/// `upstream.health.eject_time`: one interval of probes.
+pub(super) const EJECT_TIME: Bounded<Duration> = times(5 * S, 100 * MS, HOUR);
+/// `upstream.health.eject_time_max`: a replica that is well again is found within it.
+pub(super) const EJECT_TIME_MAX: Bounded<Duration> = times(2 * MIN, 100 * MS, DAY);
+/// `upstream.drain_deadline`: long calls end, and most sessions with them; an orchestrator that waits less says so.
+pub(super) const DRAIN_DEADLINE: Bounded<Duration> = times(5 * MIN, 0, 7 * DAY);
 
 /// `upstream.exchange.connect_timeout`: one lost SYN (1 s) and one more (2 s) are survived.
 pub(super) const CONNECT: Bounded<Duration> = times(5 * S, 10 * MS, 5 * MIN);
@@ -137,4 +146,5 @@ const _: () = assert!(KEEPALIVE.default.as_millis() < STALL.default.as_millis())
 const _: () = assert!(HEALTH_TIMEOUT.default.as_millis() <= HEALTH_INTERVAL.default.as_millis());
 const _: () =
     assert!(EVENT_BYTES.default <= REPLAY_BYTES.default && REPLAY_BYTES.default <= REPLAY_MEMORY.default);
+const _: () = assert!(EJECT_TIME.default.as_millis() <= EJECT_TIME_MAX.default.as_millis());
 const _: () = assert!(DETACHED.default.as_millis() <= REPLAY_AGE.default.as_millis());

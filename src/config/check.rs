@@ -75,6 +75,8 @@ pub(super) fn config(root: &mut Fields<'_, '_>, around: &Around<'_>) -> Option<C
         server,
         replay_bytes_max,
         log,
+        source: around.source(),
+        files: around.named(),
     })
 }
 
@@ -221,6 +223,14 @@ pub(super) fn health(fields: &mut Fields<'_, '_>, health: &Health) {
             time_text(health.interval)
         );
         fields.problem(&at, "timeout", what, "make timeout at most interval");
+    }
+    if health.eject_time > health.eject_time_max {
+        let at = fields.at_any(&["eject_time", "eject_time_max"]);
+        let what = format!(
+            "is longer than eject_time_max ({})",
+            time_text(health.eject_time_max)
+        );
+        fields.problem(&at, "eject_time", what, "make it at most eject_time_max");
     }
 }
 

@@ -168,7 +168,8 @@ impl<'t> Fields<'t, '_> {
         self.text_of(key, node)
     }
 
-    fn text_of(&mut self, key: &str, node: &'t Node) -> Option<&'t str> {
+    /// The text of this value of a key.
+    pub(super) fn text_of(&mut self, key: &str, node: &'t Node) -> Option<&'t str> {
         match (&node.value, &node.written) {
             (Raw::Text(text), _) => Some(text),
             // A flag has no quotes: `--set upstream.name=7` is text where text is wanted.

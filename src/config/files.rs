@@ -3,16 +3,26 @@
 //! A path in the file is relative to the file; a path in a flag is relative to where the process was started.
 //! Next: `secret.rs`.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::SystemTime;
 
+use zeroize::Zeroizing;
+
+use super::bounds::PEM_BYTES_MAX;
 use super::report::Origin;
 
 /// The environment and the directory that paths are relative to.
 pub(super) struct Around<'a> {
     base: PathBuf,
+    source: Option<PathBuf>,
+    /// Every file that was named so far, the configuration itself first.
+    named: RefCell<Vec<PathBuf>>,
     variable: &'a dyn Fn(&str) -> Option<OsString>,
 }
 
@@ -23,7 +33,13 @@ impl<'a> Around<'a> {
             .and_then(Path::parent)
             .map(Path::to_path_buf)
             .unwrap_or_default();
-        Self { base, variable }
+        let named = RefCell::new(file.map(Path::to_path_buf).into_iter().collect());
+        Self {
+            base,
+            source: file.map(Path::to_path_buf),
+            named,
+            variable,
+        }
     }
 
     /// The value of an environment variable; empty counts as absent.
@@ -33,10 +49,25 @@ impl<'a> Around<'a> {
 
     /// The file that is meant by a path said at this place.
     pub(super) fn path(&self, written: &str, at: &Origin) -> PathBuf {
-        match at {
+        let path = match at {
             Origin::File(_) | Origin::Hidden(_) => self.base.join(written),
             Origin::Flag(_) | Origin::Whole => PathBuf::from(written),
+        };
+        let mut named = self.named.borrow_mut();
+        if !named.contains(&path) {
+            named.push(path.clone());
         }
+        path
+    }
+
+    /// The configuration's own file.
+    pub(super) fn source(&self) -> Option<PathBuf> {
+        self.source.clone()
+    }
+
+    /// Every file that was named.
+    pub(super) fn named(&self) -> Vec<PathBuf> {
+        self.named.borrow().clone()
     }
 }
 
@@ -65,6 +96,45 @@ pub(super) fn bytes(path: &Path, most: usize) -> Result<Vec<u8>, String> {
 /// The same, as text.
 pub(super) fn text(path: &Path, most: usize) -> Result<String, String> {
     String::from_utf8(bytes(path, most)?).map_err(|_| "is not UTF-8 text".into())
+}
+
+/// What shows that a file was changed or replaced, links followed: a mounted configuration is replaced by turning a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stamp {
+    identity: (u64, u64),
+    bytes: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Stamp {
+    /// Of the file at this path, if there is one.
+    pub fn of(path: &Path) -> Option<Self> {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some(Self {
+            identity: identity(&metadata),
+            bytes: metadata.len(),
+            modified: metadata.modified().ok(),
+        })
+    }
+}
+
+#[cfg(unix)]
+fn identity(metadata: &std::fs::Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt;
+    (metadata.dev(), metadata.ino())
+}
+
+#[cfg(not(unix))]
+fn identity(_metadata: &std::fs::Metadata) -> (u64, u64) {
+    (0, 0)
+}
+
+/// A number that tells what a file says from what it said before; nothing if it can't be read. It may be of a secret:
+/// it is kept in memory, keyed for this process, and never shown.
+pub fn content_hash(path: &Path) -> Option<u64> {
+    static KEY: OnceLock<RandomState> = OnceLock::new();
+    let bytes = Zeroizing::new(bytes(path, PEM_BYTES_MAX).ok()?);
+    Some(KEY.get_or_init(RandomState::new).hash_one(&**bytes))
 }
 
 /// An I/O error in the words of people.

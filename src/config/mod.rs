@@ -4,9 +4,11 @@
 //! Next: `resolved.rs`, then `raw.rs`, `fields.rs`, `server.rs`, `upstream.rs` and `check.rs`.
 
 mod bounds;
+pub mod change;
 mod check;
 mod fields;
 mod files;
+pub mod live;
 mod pem;
 mod raw;
 mod reading;
@@ -27,6 +29,8 @@ use reading::Reading;
 use report::{Findings, Origin, Source};
 use resolved::Config;
 
+pub use bounds::UPSTREAMS_MAX;
+pub use files::{Stamp, content_hash};
 pub use report::{Place, Problems, Remark, Warning};
 
 /// What the command line says of the configuration.
@@ -165,12 +169,14 @@ mod tests {
 
     use super::*;
 
-    /// Keys that stand in a value of `full.toml` and not on a line of their own: the tables that `listen` may hold.
-    const WITHIN_LISTEN: [&str; 4] = [
+    /// Keys that stand in a value of `full.toml` and not on a line of their own: the tables that `listen` and `replicas` may hold.
+    const WITHIN: [&str; 6] = [
         "server.listen.address",
         "server.listen.tls",
         "server.listen.tls.certificate",
         "server.listen.tls.key",
+        "upstream.replicas.url",
+        "upstream.replicas.drain",
     ];
 
     /// A document's keys, as paths without indices.
@@ -224,7 +230,7 @@ mod tests {
 
         // Every door to a key is opened once, so that every key is asked for.
         let (root, mut reading) = read_text(
-            "[server]\nlisten = [{ address = '', tls = {} }]\n[secret]\n[[secret.older]]\n[[upstream]]\nreplicas = []",
+            "[server]\nlisten = [{ address = '', tls = {} }]\n[secret]\n[[secret.older]]\n[[upstream]]\nreplicas = [{}]",
         );
         let around = Around::new(None, &|_| None);
         fields::document(&mut reading, &root, |fields| check::config(fields, &around));
@@ -239,7 +245,7 @@ mod tests {
                 }
             })
             .collect();
-        for key in WITHIN_LISTEN {
+        for key in WITHIN {
             assert!(known.contains(key), "{key}");
             said.insert(key.into());
         }

@@ -110,6 +110,14 @@ impl Table {
 }
 
 impl Node {
+    fn table(&mut self) -> Option<&mut Table> {
+        if let Raw::Table(table) = &mut self.value {
+            Some(table)
+        } else {
+            None
+        }
+    }
+
     /// A value said at this place.
     pub(super) const fn new(at: Origin, value: Raw) -> Self {
         Self {
@@ -188,7 +196,8 @@ pub(super) struct Given<'a> {
 }
 
 impl Table {
-    /// Puts the value of a flag into the tree, over what the file says. `upstream.KEY` means the one upstream.
+    /// Puts the value of a flag into the tree, over what the file says. `upstream.KEY` means the one upstream,
+    /// `upstream.NAME.KEY` the one of that name.
     pub(super) fn set(&mut self, given: Given<'_>, findings: &mut Findings) {
         let at = Origin::Flag(given.said.into());
         let mut path: Vec<&str> = given.key.split('.').collect();
@@ -206,21 +215,21 @@ impl Table {
         };
         let mut into = self;
         let mut path = path.into_iter();
-        if given.key.starts_with("upstream.") {
+        if let Some(rest) = given.key.strip_prefix("upstream.") {
             path.next();
-            into = match into.only_upstream() {
-                Ok(upstream) => upstream,
+            let (upstream, named) = match into.upstream_of(rest) {
+                Ok(found) => found,
                 Err(count) => {
                     let what = format!("means the one upstream, but there are {count}");
-                    findings.problem(
-                        &at,
-                        given.key,
-                        what,
-                        "set it in the file, in its own [[upstream]]",
-                    );
+                    let advice = "name it: --set upstream.NAME.KEY=VALUE";
+                    findings.problem(&at, given.key, what, advice);
                     return;
                 }
             };
+            for _ in 0..named {
+                path.next();
+            }
+            into = upstream;
         }
         for part in path {
             into = match into.descend(part, &at) {
@@ -263,30 +272,65 @@ impl Table {
         self.put("upstream", Node::new(at, Raw::Array(vec![upstream])));
     }
 
-    fn only_upstream(&mut self) -> Result<&mut Self, usize> {
-        match self
-            .entries
-            .iter_mut()
-            .find(|entry| &*entry.key == "upstream")
-            .map(|entry| &mut entry.node.value)
-        {
-            Some(Raw::Array(upstreams)) => {
-                let count = upstreams.len();
-                match upstreams.as_mut_slice() {
-                    [
-                        Node {
-                            value: Raw::Table(table),
-                            ..
-                        },
-                    ] => Ok(table),
-                    _ => Err(count),
-                }
+    /// The upstream that the rest of a key is about, and how many parts of the rest are its name: the one that is named,
+    /// else the only one. How many there are, if that does not tell.
+    fn upstream_of(&mut self, rest: &str) -> Result<(&mut Self, usize), usize> {
+        let entry = self.entries.iter_mut().find(|entry| &*entry.key == "upstream");
+        let tables: Vec<&mut Self> = match entry.map(|entry| &mut entry.node.value) {
+            Some(Raw::Array(upstreams)) => upstreams.iter_mut().filter_map(Node::table).collect(),
+            Some(Raw::Table(table)) => vec![table],
+            Some(_) | None => Vec::new(),
+        };
+        let count = tables.len();
+        // A part that is a table of every upstream is no name where there is only one.
+        let is_table = |name: &str| count == 1 && UPSTREAM_TABLES.contains(&name);
+        let mut only = None;
+        for table in tables {
+            if let Some(name) = table.name()
+                && !is_table(&name)
+                && rest
+                    .strip_prefix(&*name)
+                    .is_some_and(|rest| rest.starts_with('.'))
+            {
+                return Ok((table, name.split('.').count()));
             }
-            Some(Raw::Table(table)) => Ok(table),
-            Some(_) | None => Err(0),
+            only = Some(table);
+        }
+        match (only, count) {
+            (Some(table), 1) => Ok((table, 0)),
+            (_, count) => Err(count),
         }
     }
+
+    /// What an upstream is called: its name, else its path, or that of its first replica, without slashes.
+    fn name(&self) -> Option<String> {
+        let text = |key: &str| match self.get(key).map(|entry| &entry.node.value) {
+            Some(Raw::Text(text)) => Some(text.as_str()),
+            Some(Raw::Array(items)) => match items.first().map(|first| &first.value) {
+                Some(Raw::Text(text)) => Some(text.as_str()),
+                Some(_) | None => None,
+            },
+            Some(_) | None => None,
+        };
+        let path_of = |url: &'_ str| {
+            let (_, rest) = url.split_once("://")?;
+            let (_, path) = rest.split_once('/')?;
+            path.split('?').next().map(str::to_owned)
+        };
+        text("name")
+            .map(str::to_owned)
+            .or_else(|| {
+                let path = text("path")
+                    .map(str::to_owned)
+                    .or_else(|| path_of(text("replicas")?));
+                path.map(|path| path.trim_matches('/').replace('/', "-"))
+            })
+            .filter(|name| !name.is_empty())
+    }
 }
+
+/// The tables that each upstream may have.
+const UPSTREAM_TABLES: [&str; 5] = ["health", "tls", "exchange", "session", "stream"];
 
 /// The value of a flag: TOML if it is that, else the text as it stands (`15s`, `127.0.0.1:0`).
 fn flag_value(written: &str, at: &Origin) -> Node {
@@ -418,6 +462,24 @@ mod tests {
             "[[upstream]]\n[[upstream]]",
             &["upstream.path=/x"],
             Err("there are 2"),
+        );
+        let two = "[[upstream]]\nname = 'a'\n[[upstream]]\npath = '/b/c'";
+        check(
+            two,
+            &["upstream.a.stream.retry=2s", "upstream.b-c.balance=random"],
+            Ok("upstream=[{name='a' stream={retry='2s'}},{balance='random' path='/b/c'}]"),
+        );
+        check(two, &["upstream.d.balance=random"], Err("there are 2"));
+        let dotted = "[[upstream]]\nname = 'a.b'\n[[upstream]]\nname = 'stream'";
+        check(
+            dotted,
+            &["upstream.a.b.path=/x", "upstream.stream.retry=2s"],
+            Ok("upstream=[{name='a.b' path='/x'},{name='stream' retry='2s'}]"),
+        );
+        check(
+            "[[upstream]]\nname = 'stream'",
+            &["upstream.stream.retry=2s"],
+            Ok("upstream=[{name='stream' stream={retry='2s'}}]"),
         );
         check("", &["upstream.path=/x"], Err("there are 0"));
         check("a = 1", &["a.b=2"], Err("`a` is a number, not a table"));

@@ -280,6 +280,7 @@ pub struct Problems {
     file: String,
     remarks: Vec<Remark>,
     count: usize,
+    warnings: Vec<Warning>,
 }
 
 impl Problems {
@@ -295,12 +296,18 @@ impl Problems {
             file: source.name.clone(),
             remarks: vec![Remark::new(finding, source)],
             count: 1,
+            warnings: Vec::new(),
         }
     }
 
     /// What is wrong, in the order of the file; at most 100 of them.
     pub fn remarks(&self) -> &[Remark] {
         &self.remarks
+    }
+
+    /// What is allowed and probably not meant, beside what is wrong.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
     }
 }
 
@@ -377,14 +384,16 @@ impl Findings {
                 .collect()
         };
         let count = self.problems.len();
+        let warnings: Vec<Warning> = place(self.warnings).into_iter().map(Warning).collect();
         if count == 0 {
-            Ok(place(self.warnings).into_iter().map(Warning).collect())
+            Ok(warnings)
         } else {
             let file = source.name.clone();
             Err(Problems {
                 file,
                 remarks: place(self.problems),
                 count,
+                warnings,
             })
         }
     }

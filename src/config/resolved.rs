@@ -28,10 +28,14 @@ pub struct Config {
     pub replay_bytes_max: usize,
     /// Log level filter and format.
     pub log: Log,
+    /// The file that was named, if any.
+    pub source: Option<PathBuf>,
+    /// The files that this was read from: itself, certificates, keys, secrets. Whoever waits for changes watches them.
+    pub files: Vec<PathBuf>,
 }
 
 /// One listening socket.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listener {
     /// Address to bind.
     pub address: SocketAddr,
@@ -40,7 +44,7 @@ pub struct Listener {
 }
 
 /// A certificate and its key, PEM files, loaded and checked at `check`.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsFiles {
     /// Certificate chain, leaf first.
     pub certificate: PathBuf,
@@ -49,7 +53,7 @@ pub struct TlsFiles {
 }
 
 /// The client side.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Server {
     /// Worker threads; 0 = one for each core that this process may use.
     pub workers: usize,
@@ -74,19 +78,23 @@ pub struct Server {
 }
 
 /// A pool of replicas of one unmodified MCP server, and the path that it is served at.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Upstream {
     /// Name in logs, metrics and tokens.
     pub name: Box<str>,
     /// Path on the client side, e.g. `/mcp`. Matched whole.
     pub path: Box<str>,
-    /// Replicas, at least one, all with the same scheme of sessions.
+    /// Replicas, at least one, all with the same scheme of sessions. None where a reload took the upstream out.
     pub replicas: Vec<Replica>,
+    /// Those of them that are being drained: they get no new session (`drain = true`).
+    pub drained: Vec<Authority>,
     /// Where sessions live.
     pub sessions: Sessions,
     /// How a new session's replica is chosen.
     pub balance: Balance,
-    /// Active health checks.
+    /// How long a replica that is drained keeps its sessions (`drain_deadline`).
+    pub drain_deadline: Duration,
+    /// Active health checks, and what failing exchanges do.
     pub health: Health,
     /// TLS towards `https` replicas.
     pub tls: UpstreamTls,
@@ -143,7 +151,7 @@ pub enum Balance {
 }
 
 /// Active health checks.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Health {
     /// How a replica is probed.
     pub probe: Probe,
@@ -155,6 +163,12 @@ pub struct Health {
     pub fall: u32,
     /// Successes in a row until it is healthy again.
     pub rise: u32,
+    /// Failed exchanges in a row that eject a replica; 0 = never.
+    pub eject_after: u32,
+    /// How long a first ejection lasts.
+    pub eject_time: Duration,
+    /// How long one lasts at most, each being twice as long as the one before.
+    pub eject_time_max: Duration,
 }
 
 /// How a replica is probed.
@@ -169,7 +183,7 @@ pub enum Probe {
 }
 
 /// TLS towards `https` replicas.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UpstreamTls {
     /// PEM file of authorities to trust instead of the system's.
     pub authorities: Option<PathBuf>,
@@ -180,7 +194,7 @@ pub struct UpstreamTls {
 }
 
 /// Bounds and times of exchanges with backends.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Exchange {
     /// Time to connect, TLS included.
     pub connect_timeout: Duration,
@@ -201,7 +215,7 @@ pub struct Exchange {
 }
 
 /// Bounds and times of sessions.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Session {
     /// Most live sessions of this upstream.
     pub sessions_max: usize,
@@ -220,7 +234,7 @@ pub struct Session {
 }
 
 /// Bounds and times of streams.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stream {
     /// An idle stream gets a comment this often.
     pub keepalive: Duration,
@@ -252,7 +266,7 @@ pub enum EarlyCursor {
 }
 
 /// Log settings.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Log {
     /// A `tracing` filter, e.g. `info` or `throughline=debug`.
     pub filter: Box<str>,
@@ -280,6 +294,15 @@ pub struct Secret {
     /// The secret itself.
     pub bytes: Vec<u8>,
 }
+
+impl PartialEq for Secret {
+    /// Of two configurations of one process; nobody outside can measure how long it takes.
+    fn eq(&self, other: &Self) -> bool {
+        self.kid == other.kid && self.bytes == other.bytes
+    }
+}
+
+impl Eq for Secret {}
 
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -7,12 +7,14 @@ use super::check;
 use super::fields::Fields;
 use super::files::Around;
 use super::pem;
+use super::raw::Raw;
 use super::replica::{self, NotAReplica};
 use super::report::Origin;
 use super::resolved::{
     Balance, EarlyCursor, Exchange, Health, OnSessionLoss, Probe, Replica, Scheme, Session, Sessions, Stream,
     Upstream, UpstreamTls,
 };
+use crate::net::Authority;
 
 /// The header fields that make up a credential if nothing is said (wire contract, section 9).
 const CREDENTIAL_HEADERS_DEFAULT: [&str; 3] = ["authorization", "cookie", "x-api-key"];
@@ -33,7 +35,7 @@ pub(super) struct Placed {
 
 /// Reads one upstream; `None` if it has no name, path or replicas, which is noted.
 pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memory: usize) -> Option<Placed> {
-    let replicas = replicas(fields);
+    let (replicas, drained) = replicas(fields);
     let path = path(fields, &replicas);
     let name = name(fields, path.as_deref());
     let sessions = [
@@ -49,6 +51,7 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
         ("consistent", Balance::Consistent),
     ];
     let balance = fields.word("balance", &balance).unwrap_or(Balance::LeastSessions);
+    let drain_deadline = fields.time("drain_deadline", bounds::DRAIN_DEADLINE);
     let health = fields.inner("health", health);
     let tls = fields.inner("tls", |fields| tls(fields, around, &replicas));
     let exchange = fields.inner("exchange", exchange);
@@ -65,8 +68,10 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
         name,
         path,
         replicas,
+        drained,
         sessions,
         balance,
+        drain_deadline,
         health,
         tls,
         exchange,
@@ -80,26 +85,77 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
     })
 }
 
-/// `replicas`: URLs, each once.
-fn replicas(fields: &mut Fields<'_, '_>) -> Vec<Replica> {
-    let example = "write replicas = [\"http://127.0.0.1:3001/mcp\"]";
-    let Some(texts) = fields.texts("replicas") else {
-        let at = fields.at("replicas");
-        fields.problem(&at, "replicas", "is missing", example);
-        return Vec::new();
+/// What `replicas` looks like.
+const EXAMPLE: &str = "write replicas = [\"http://127.0.0.1:3001/mcp\"]";
+
+/// One item of `replicas`.
+struct Item<'t> {
+    url: &'t str,
+    at: Origin,
+    drain: Drain,
+}
+
+/// Whether a replica is to be drained.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Drain {
+    Yes,
+    No,
+}
+
+/// The items of `replicas`: a URL, or a table of a URL and what holds for it.
+fn items<'t>(fields: &mut Fields<'t, '_>) -> Option<Vec<Item<'t>>> {
+    let node = fields.raw("replicas")?;
+    let nodes = if let Raw::Array(items) = &node.value {
+        items.as_slice()
+    } else {
+        std::slice::from_ref(node)
     };
-    let at = fields.at("replicas");
-    if texts.is_empty() {
-        fields.problem(&at, "replicas", "names no replica", example);
+    if nodes.is_empty() {
+        fields.problem(&node.at, "replicas", "names no replica", EXAMPLE);
     }
-    if texts.len() > bounds::REPLICAS_MAX {
+    let mut items = Vec::with_capacity(nodes.len());
+    for (index, node) in nodes.iter().enumerate() {
+        let item = if let Raw::Table(table) = &node.value {
+            fields.item("replicas", index, (table, &node.at), |fields| {
+                let (url, drain) = (fields.text("url"), fields.switch("drain"));
+                let at = fields.at("url");
+                if url.is_none() && fields.raw("url").is_none() {
+                    let example = "write { url = \"http://127.0.0.1:3001/mcp\", drain = true }";
+                    fields.problem(&at, "url", "is missing", example);
+                }
+                let drain = match drain {
+                    Some(true) => Drain::Yes,
+                    Some(false) | None => Drain::No,
+                };
+                url.map(|url| Item { url, at, drain })
+            })
+        } else {
+            let (at, drain) = (node.at.clone(), Drain::No);
+            fields
+                .text_of("replicas", node)
+                .map(|url| Item { url, at, drain })
+        };
+        items.extend(item);
+    }
+    Some(items)
+}
+
+/// `replicas`: URLs, each once; and which of them are to be drained.
+fn replicas(fields: &mut Fields<'_, '_>) -> (Vec<Replica>, Vec<Authority>) {
+    let at = fields.at("replicas");
+    let Some(items) = items(fields) else {
+        fields.problem(&at, "replicas", "is missing", EXAMPLE);
+        return (Vec::new(), Vec::new());
+    };
+    if items.len() > bounds::REPLICAS_MAX {
         let what = format!("names more than {} replicas", bounds::REPLICAS_MAX);
         fields.problem(&at, "replicas", what, "divide them among several upstreams");
-        return Vec::new();
+        return (Vec::new(), Vec::new());
     }
-    let mut replicas: Vec<Replica> = Vec::with_capacity(texts.len());
-    for (text, at) in texts {
-        match replica::parse(text) {
+    let mut drained = Vec::new();
+    let mut replicas: Vec<Replica> = Vec::with_capacity(items.len());
+    for Item { url, at, drain } in &items {
+        match replica::parse(url) {
             Ok(replica) => {
                 let twice = replicas
                     .iter()
@@ -113,6 +169,9 @@ fn replicas(fields: &mut Fields<'_, '_>) -> Vec<Replica> {
                         "name each replica once; sessions are counted for each",
                     );
                 } else {
+                    if *drain == Drain::Yes {
+                        drained.push(replica.authority.clone());
+                    }
                     replicas.push(replica);
                 }
             }
@@ -128,7 +187,11 @@ fn replicas(fields: &mut Fields<'_, '_>) -> Vec<Replica> {
             }
         }
     }
-    replicas
+    if !replicas.is_empty() && drained.len() == replicas.len() {
+        let what = "every replica is being drained, so that no session can begin";
+        fields.warning(&at, "replicas", what, "take `drain = true` off the new ones");
+    }
+    (replicas, drained)
 }
 
 /// `path`, or the one path that all replicas have.
@@ -229,6 +292,9 @@ fn health(fields: &mut Fields<'_, '_>) -> Health {
         timeout: fields.time("timeout", bounds::HEALTH_TIMEOUT),
         fall: narrow(fields.count("fall", bounds::FALL)),
         rise: narrow(fields.count("rise", bounds::RISE)),
+        eject_after: narrow(fields.count("eject_after", bounds::EJECT_AFTER)),
+        eject_time: fields.time("eject_time", bounds::EJECT_TIME),
+        eject_time_max: fields.time("eject_time_max", bounds::EJECT_TIME_MAX),
     };
     check::health(fields, &health);
     health

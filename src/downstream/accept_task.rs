@@ -7,13 +7,15 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
+use crate::config::live::{Full, Live};
 use crate::config::resolved::Config;
-use crate::downstream::front::{Bodies, Drain, Front, Link, Seat, Seats, Shared};
+use crate::downstream::endpoint::Routes;
+use crate::downstream::front::{Bodies, Drain, Front, Limits, Link, Seat, Seats, Shared};
 use crate::downstream::http_task;
 use crate::downstream::meter::{Meter, Metered};
 use crate::downstream::origin::HostGate;
@@ -74,6 +76,93 @@ impl std::error::Error for ServeError {
     }
 }
 
+/// What a reload may change of the client side: who may ask, bounds and times, certificates.
+#[derive(Debug)]
+pub struct Terms {
+    doors: Vec<DoorTerms>,
+    routes: Arc<Live<Routes>>,
+    limits: Arc<Live<Limits>>,
+    seats: Arc<Seats>,
+    bodies: Arc<Bodies>,
+}
+
+/// The terms of one listener.
+#[derive(Debug)]
+struct DoorTerms {
+    address: SocketAddr,
+    gate: Arc<Live<HostGate>>,
+    /// Read once for each connection.
+    tls: Arc<Mutex<Option<ServerTls>>>,
+}
+
+/// Terms that can be put in force.
+#[derive(Debug)]
+pub struct NewTerms {
+    doors: Vec<(HostGate, Option<ServerTls>)>,
+    routes: Routes,
+    limits: Limits,
+    connections_max: usize,
+}
+
+impl Terms {
+    /// Reads certificates and lists anew; nothing has changed then. The listeners are those of the start.
+    ///
+    /// # Errors
+    /// A certificate or a key that can't be used.
+    pub fn prepare(&self, config: &Config) -> Result<NewTerms, ServeError> {
+        let doors = self.doors.iter().zip(&config.listeners).map(|(door, listener)| {
+            let address = door.address;
+            let tls = listener.tls.as_ref().map(tls::server_config).transpose();
+            let tls = tls.map_err(|source| ServeError::Tls { address, source })?;
+            Ok((gate(address, config), tls))
+        });
+        Ok(NewTerms {
+            doors: doors.collect::<Result<_, ServeError>>()?,
+            routes: Routes::new(&config.upstreams),
+            limits: Limits::of(&config.server),
+            connections_max: config.server.connections_max,
+        })
+    }
+
+    /// Whether other terms can be put in force.
+    ///
+    /// # Errors
+    /// [`Full`]: they were changed too often for one process.
+    pub fn room(&self) -> Result<(), Full> {
+        self.doors.iter().try_for_each(|door| Live::room(&door.gate))?;
+        Live::room(&self.routes)?;
+        Live::room(&self.limits)
+    }
+
+    /// Puts them in force: paths, lists and times hold for the next request, certificates for the next connection.
+    /// Call: once whoever answers knows every upstream of them.
+    pub fn put_in_force(&self, terms: NewTerms) {
+        // There was room a moment ago, and there is one writer.
+        for (door, (gate, tls)) in self.doors.iter().zip(terms.doors) {
+            if **door.gate != gate {
+                let _ = Live::put(&door.gate, Arc::new(gate));
+            }
+            *door.tls.lock().unwrap_or_else(PoisonError::into_inner) = tls;
+        }
+        if **self.routes != terms.routes {
+            let _ = Live::put(&self.routes, Arc::new(terms.routes));
+        }
+        if **self.limits != terms.limits {
+            let _ = Live::put(&self.limits, Arc::new(terms.limits));
+        }
+        self.seats.set_max(terms.connections_max);
+        self.bodies.fit_one(terms.limits.body_bytes_max);
+    }
+}
+
+fn gate(address: SocketAddr, config: &Config) -> HostGate {
+    HostGate::new(
+        address,
+        &config.server.allowed_hosts,
+        &config.server.allowed_origins,
+    )
+}
+
 /// The client side at work. Dropping it stops accepting; open connections go on.
 #[derive(Debug)]
 pub struct Serving {
@@ -81,10 +170,16 @@ pub struct Serving {
     drain: Arc<Drain>,
     shut: Arc<Drain>,
     seats: Arc<Seats>,
+    terms: Arc<Terms>,
     loops: Vec<JoinHandle<()>>,
 }
 
 impl Serving {
+    /// What a reload may change.
+    pub const fn terms(&self) -> &Arc<Terms> {
+        &self.terms
+    }
+
     /// Where clients connect, in the order of the configuration; port 0 became the port given.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.addresses
@@ -131,6 +226,8 @@ pub fn serve<N: Net, S: Serve>(
     instruments: &Arc<Instruments>,
 ) -> Result<Serving, ServeError> {
     let shared = Shared {
+        routes: Arc::new(Live::new(Arc::new(Routes::new(&config.upstreams)))),
+        limits: Arc::new(Live::new(Arc::new(Limits::of(&config.server)))),
         drain: Arc::new(Drain::default()),
         instruments: Arc::clone(instruments),
         bodies: Bodies::new(config.server.body_bytes_max),
@@ -145,15 +242,16 @@ pub fn serve<N: Net, S: Serve>(
         let at = |source| ServeError::Listen { address, source };
         let socket = net.listen(listener.address).map_err(at)?;
         let address = net.local_addr(&socket).map_err(at)?;
-        let gate = HostGate::new(
+        let terms = DoorTerms {
             address,
-            &config.server.allowed_hosts,
-            &config.server.allowed_origins,
-        );
-        let front = Front::new(config, gate, Arc::clone(answers), &shared);
+            gate: Arc::new(Live::new(Arc::new(gate(address, config)))),
+            tls: Arc::new(Mutex::new(tls)),
+        };
+        let front = Front::new(Arc::clone(&terms.gate), Arc::clone(answers), &shared);
         let front = Arc::new(front);
+        let tls = Arc::clone(&terms.tls);
         doors.push((
-            address,
+            terms,
             Door {
                 net: Arc::clone(net),
                 socket,
@@ -164,16 +262,24 @@ pub fn serve<N: Net, S: Serve>(
             },
         ));
     }
-    let addresses = doors.iter().map(|(address, _)| *address).collect();
-    let loops = doors
+    let addresses = doors.iter().map(|(terms, _)| terms.address).collect();
+    let (doors, loops) = doors
         .into_iter()
-        .map(|(_, door)| tokio::spawn(door.stand_open()))
-        .collect();
+        .map(|(terms, door)| (terms, tokio::spawn(door.stand_open())))
+        .unzip();
+    let terms = Terms {
+        doors,
+        routes: shared.routes,
+        limits: shared.limits,
+        seats: Arc::clone(&seats),
+        bodies: shared.bodies,
+    };
     Ok(Serving {
         addresses,
         drain: shared.drain,
         shut,
         seats,
+        terms: Arc::new(terms),
         loops,
     })
 }
@@ -182,7 +288,7 @@ pub fn serve<N: Net, S: Serve>(
 struct Door<N: Net, S: Serve> {
     net: Arc<N>,
     socket: N::Listener,
-    tls: Option<ServerTls>,
+    tls: Arc<Mutex<Option<ServerTls>>>,
     front: Arc<Front<S>>,
     seats: Arc<Seats>,
     shut: Arc<Drain>,
@@ -222,13 +328,14 @@ impl<N: Net, S: Serve> Door<N, S> {
     fn welcome(&self, io: N::Io, refusals: &Arc<Seats>) {
         let instruments = &self.front.instruments;
         instruments.connections.one();
-        match (self.seats.take(&instruments.connections_live), &self.tls) {
+        let tls = self.tls.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match (self.seats.take(&instruments.connections_live), tls) {
             (Some(seat), None) => {
                 let link = plain(io, seat);
                 tokio::spawn(http_task::connection(Arc::clone(&self.front), link));
             }
             (Some(seat), Some(tls)) => {
-                tokio::spawn(shake_hands(Arc::clone(&self.front), tls.clone(), io, seat));
+                tokio::spawn(shake_hands(Arc::clone(&self.front), tls, io, seat));
             }
             (None, tls) => {
                 let why = Unheard::TooManyConnections;

@@ -18,6 +18,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
+use crate::config::resolved::Upstream;
 use crate::downstream::body::{AnswerBody, Kind};
 use crate::downstream::framing::BodyEnd;
 use crate::downstream::front::{Front, NoRoom, Share};
@@ -30,22 +31,34 @@ use crate::pure::http1::hop::drop_hop_by_hop;
 use crate::relay::answer::{Answer, Call, Serve};
 
 /// Which path is which upstream.
-#[derive(Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Routes {
-    paths: Box<[Box<str>]>,
+    /// By the upstream's number; nothing for one that was taken out and whose path is another's now.
+    paths: Box<[Option<Box<str>>]>,
 }
 
 impl Routes {
     /// The paths, in the order of the configuration.
-    pub(crate) fn new(paths: impl Iterator<Item = Box<str>>) -> Self {
+    pub(crate) fn new(upstreams: &[Arc<Upstream>]) -> Self {
+        let is_anothers = |one: &Upstream| {
+            let mut others = upstreams.iter().filter(|other| !other.replicas.is_empty());
+            one.replicas.is_empty() && others.any(|other| other.path == one.path)
+        };
+        let path = |one: &Arc<Upstream>| (!is_anothers(one)).then(|| one.path.clone());
         Self {
-            paths: paths.collect(),
+            paths: upstreams.iter().map(path).collect(),
         }
     }
 
     /// The upstream whose path this is, the whole of it.
     fn find(&self, path: &str) -> Option<usize> {
-        self.paths.iter().position(|known| **known == *path)
+        self.paths.iter().position(|known| known.as_deref() == Some(path))
+    }
+
+    /// The paths that are served, one a line.
+    fn served(&self) -> String {
+        let paths: Vec<&str> = self.paths.iter().flatten().map(|path| &**path).collect();
+        paths.join("\n")
     }
 }
 
@@ -146,7 +159,7 @@ async fn answer<S: Serve>(
     front.gate.judge(head.version, &head.uri, &head.headers)?;
     let Some(upstream) = front.routes.find(head.uri.path()) else {
         return Err(Reject::NoSuchPath {
-            paths: front.routes.paths.join("\n"),
+            paths: front.routes.served(),
         });
     };
     if matches!(head.method, Method::CONNECT | Method::TRACE) {
@@ -287,7 +300,18 @@ mod tests {
 
     #[test]
     fn paths_match_whole() {
-        let routes = Routes::new(["/mcp", "/other/mcp"].into_iter().map(Into::into));
+        let flags = crate::config::Flags {
+            upstreams: vec!["http://127.0.0.1:9/mcp".into()],
+            ..crate::config::Flags::default()
+        };
+        let (config, _) = crate::config::read_in(&flags, &|_| None).unwrap();
+        let upstream = |path: &str, replicas: usize| {
+            let mut one = Upstream::clone(&config.upstreams[0]);
+            one.path = path.into();
+            one.replicas.truncate(replicas);
+            Arc::new(one)
+        };
+        let routes = Routes::new(&[upstream("/mcp", 1), upstream("/other/mcp", 1)]);
         for (path, upstream) in [
             ("/mcp", Some(0)),
             ("/other/mcp", Some(1)),
@@ -302,5 +326,9 @@ mod tests {
         ] {
             assert_eq!(routes.find(path), upstream, "{path}");
         }
+        // One that was taken out keeps its path until another has it.
+        let routes = Routes::new(&[upstream("/mcp", 0), upstream("/old", 0), upstream("/mcp", 1)]);
+        assert_eq!((routes.find("/mcp"), routes.find("/old")), (Some(2), Some(1)));
+        assert_eq!(routes.served(), "/old\n/mcp");
     }
 }

@@ -12,7 +12,8 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::config::resolved::{Config, Server};
+use crate::config::live::Live;
+use crate::config::resolved::Server;
 use crate::downstream::endpoint::Routes;
 use crate::downstream::meter::Meter;
 use crate::downstream::origin::HostGate;
@@ -27,11 +28,11 @@ pub(crate) struct Front<S> {
     /// Who answers.
     pub(crate) answers: Arc<S>,
     /// Which path is which upstream.
-    pub(crate) routes: Routes,
+    pub(crate) routes: Arc<Live<Routes>>,
     /// Which `Host` and `Origin` may ask.
-    pub(crate) gate: HostGate,
+    pub(crate) gate: Arc<Live<HostGate>>,
     /// Bounds and times.
-    pub(crate) limits: Limits,
+    pub(crate) limits: Arc<Live<Limits>>,
     /// The call to drain.
     pub(crate) drain: Arc<Drain>,
     /// What is counted.
@@ -41,7 +42,7 @@ pub(crate) struct Front<S> {
 }
 
 /// Bounds and times of one connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Limits {
     /// Longest request head, in bytes.
     pub(crate) head_bytes_max: usize,
@@ -70,12 +71,12 @@ impl Limits {
 
 impl<S> Front<S> {
     /// The front of one listener; what all listeners share comes with `shared`.
-    pub(crate) fn new(config: &Config, gate: HostGate, answers: Arc<S>, shared: &Shared) -> Self {
+    pub(crate) fn new(gate: Arc<Live<HostGate>>, answers: Arc<S>, shared: &Shared) -> Self {
         Self {
             answers,
-            routes: Routes::new(config.upstreams.iter().map(|upstream| upstream.path.clone())),
+            routes: Arc::clone(&shared.routes),
             gate,
-            limits: Limits::of(&config.server),
+            limits: Arc::clone(&shared.limits),
             drain: Arc::clone(&shared.drain),
             instruments: Arc::clone(&shared.instruments),
             bodies: Arc::clone(&shared.bodies),
@@ -91,6 +92,10 @@ impl<S> Front<S> {
 
 /// What all listeners share.
 pub(crate) struct Shared {
+    /// Which path is which upstream.
+    pub(crate) routes: Arc<Live<Routes>>,
+    /// Bounds and times.
+    pub(crate) limits: Arc<Live<Limits>>,
     /// The call to drain.
     pub(crate) drain: Arc<Drain>,
     /// What is counted.
@@ -110,7 +115,7 @@ const BODIES_BYTES_MAX: usize = 512 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct Bodies {
     held: AtomicUsize,
-    max: usize,
+    max: AtomicUsize,
 }
 
 impl Bodies {
@@ -123,8 +128,14 @@ impl Bodies {
     pub(crate) fn with_room(max: usize) -> Arc<Self> {
         Arc::new(Self {
             held: AtomicUsize::new(0),
-            max,
+            max: AtomicUsize::new(max),
         })
+    }
+
+    /// Makes room for at least one body of this length.
+    pub(crate) fn fit_one(&self, body_bytes_max: usize) {
+        self.max
+            .store(BODIES_BYTES_MAX.max(body_bytes_max), Ordering::Relaxed);
     }
 
     /// A share of it, empty so far.
@@ -157,7 +168,8 @@ impl Share<'_> {
             return Ok(());
         }
         let more = length - self.bytes;
-        let grown = |held: usize| held.checked_add(more).filter(|&held| held <= self.bodies.max);
+        let max = self.bodies.max.load(Ordering::Relaxed);
+        let grown = |held: usize| held.checked_add(more).filter(|&held| held <= max);
         match self
             .bodies
             .held
@@ -208,7 +220,7 @@ impl Drain {
 #[derive(Debug)]
 pub(crate) struct Seats {
     taken: AtomicUsize,
-    max: usize,
+    max: AtomicUsize,
     emptied: Notify,
 }
 
@@ -217,14 +229,15 @@ impl Seats {
     pub(crate) fn new(max: usize) -> Arc<Self> {
         Arc::new(Self {
             taken: AtomicUsize::new(0),
-            max,
+            max: AtomicUsize::new(max),
             emptied: Notify::new(),
         })
     }
 
     /// A seat, if one is free; it counts as a live connection.
     pub(crate) fn take(self: &Arc<Self>, live: &Level) -> Option<Seat> {
-        let one_more = |taken: usize| (taken < self.max).then_some(taken + 1);
+        let max = self.max.load(Ordering::Relaxed);
+        let one_more = |taken: usize| (taken < max).then_some(taken + 1);
         self.taken
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more)
             .ok()
@@ -232,6 +245,11 @@ impl Seats {
                 seats: Arc::clone(self),
                 _live: live.enter(),
             })
+    }
+
+    /// So many from now on; who sits stays.
+    pub(crate) fn set_max(&self, max: usize) {
+        self.max.store(max, Ordering::Relaxed);
     }
 
     /// Seats taken now.

@@ -159,7 +159,7 @@ async fn http1_turn<T: Io, S: Serve>(front: &Arc<Front<S>>, link: Link<T>) -> Tu
         .max_buf_size(front.limits.head_bytes_max.max(BUFFER_BYTES_MAX))
         .header_read_timeout(None);
     let mut http = builder.serve_connection(TokioIo::new(tap), service);
-    let waits = Waits::of(front.limits, REST_AFTER.min(front.limits.idle_timeout));
+    let waits = Waits::of(**front.limits, REST_AFTER.min(front.limits.idle_timeout));
     let seen = watch(
         &mut http,
         http1::Connection::graceful_shutdown,
@@ -251,7 +251,7 @@ pub(crate) async fn http2_connection<T: Io, S: Serve>(front: Arc<Front<S>>, link
         .keep_alive_timeout(PING_TIMEOUT);
     let mut http = builder.serve_connection(TokioIo::new(tap), service);
     // How it ended is of no use to anybody: every stream of it has been told by its own body.
-    let waits = Waits::of(front.limits, front.limits.idle_timeout);
+    let waits = Waits::of(**front.limits, front.limits.idle_timeout);
     let _ = watch(
         &mut http,
         http2::Connection::graceful_shutdown,

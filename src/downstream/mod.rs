@@ -22,7 +22,8 @@ mod takeover;
 mod tap;
 mod wire;
 
-pub use accept_task::{ServeError, Serving, serve};
+pub use accept_task::{NewTerms, ServeError, Serving, Terms, serve};
+pub use origin::judge_caller;
 
 #[cfg(test)]
 mod tests;

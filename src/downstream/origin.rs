@@ -9,15 +9,16 @@
 use std::net::{IpAddr, SocketAddr};
 
 use http::header::{HOST, HeaderMap, ORIGIN};
-use http::{Uri, Version};
+use http::{StatusCode, Uri, Version};
 
+use crate::config::resolved::Server;
 use crate::downstream::reject::Reject;
 
 /// Anything goes, in either list.
 const ANY: &str = "*";
 
 /// What one listener accepts.
-#[derive(Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub(crate) struct HostGate {
     bound: IpAddr,
     any_host: Any,
@@ -66,6 +67,20 @@ enum Host {
 enum Role {
     Host,
     Origin,
+}
+
+/// Judges a request to another listener of this process, bound to this address, by the same rules.
+///
+/// # Errors
+/// The status to refuse it with.
+pub fn judge_caller(
+    bound: SocketAddr,
+    server: &Server,
+    (version, target, fields): (Version, &Uri, &HeaderMap),
+) -> Result<(), StatusCode> {
+    HostGate::new(bound, &server.allowed_hosts, &server.allowed_origins)
+        .judge(version, target, fields)
+        .map_err(|reject| reject.response().status())
 }
 
 impl HostGate {

@@ -29,6 +29,7 @@ use crate::relay::recover::{self, Fit, Lost};
 use crate::relay::session::Session;
 use crate::relay::standing::Ready;
 use crate::relay::world::World;
+use crate::routing::Duty;
 use crate::upstream::{Deadline, SendError};
 
 /// Whose address stands for a session in the choice of a replica: the session's, not its client's, so nobody's.
@@ -211,8 +212,18 @@ impl<W: World> Session<W> {
             return Ok(Sent::NotRun);
         }
         let own = home.backend_id.as_ref();
-        let sent = self.pool.send_once(&home.replica, own, &request, deadline);
-        match sent.await.map_err(Unanswered::from) {
+        let sent = match (home.replica.duty(), self.is_pinned(&home)) {
+            // Its replica is on its way out or gone, and any other takes what is the session's.
+            (Duty::Draining | Duty::Drained, false) => {
+                let sending = self.pool.send_any(NOBODY, own, &request, deadline);
+                Box::pin(sending).await.map(|(_, answer)| answer)
+            }
+            (Duty::Serving, _) | (Duty::Draining | Duty::Drained, true) => {
+                let sending = self.pool.send_once(&home.replica, own, &request, deadline);
+                sending.await.map_err(Unanswered::from)
+            }
+        };
+        match sent {
             Ok(answer) => self.judge(relay, &home, answer).await,
             Err(why) => {
                 if why == Unanswered::NotSent(NotExecuted::Unavailable) && self.phase() == Phase::Live {

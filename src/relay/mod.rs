@@ -9,6 +9,8 @@ use std::sync::Arc;
 use http::{HeaderMap, Method};
 use tracing::{debug, info};
 
+use crate::config::UPSTREAMS_MAX;
+use crate::config::live::Live;
 use crate::config::resolved::Config;
 use crate::net::tls::TlsProblem;
 use crate::pure::event_id::Uid;
@@ -21,6 +23,7 @@ use crate::relay::idle::Idle;
 use crate::relay::mailbox::EndCause;
 use crate::relay::pool::{Pool, Request};
 use crate::relay::registry::Registry;
+use crate::relay::replica_drain::Drains;
 use crate::relay::running::{LAST_WORDS_MAX, Running};
 use crate::relay::session::{Fresh, Session};
 use crate::relay::sweep_task::Sweep;
@@ -54,12 +57,15 @@ mod outcome;
 pub mod passing;
 mod patience;
 pub mod pool;
+mod pool_health;
 mod post;
 mod reader;
+pub mod reconfigure;
 mod recover;
 mod refuse;
 mod registry;
 mod renew;
+pub mod replica_drain;
 mod running;
 mod said;
 mod session;
@@ -77,15 +83,16 @@ pub use dispatch::Door;
 /// The relay of one process.
 pub struct Relay<W: World> {
     world: Arc<W>,
-    keys: KeyRing,
+    keys: Live<KeyRing>,
     instance: u32,
-    pools: Vec<Arc<Pool<W>>>,
+    pools: Live<Vec<Arc<Pool<W>>>>,
     registry: Registry<W>,
     sweep: Arc<Sweep>,
     running: Running,
     idle: Idle,
     beginnings: Beginnings,
     bell: Bell,
+    drains: Drains,
 }
 
 impl<W: World> Relay<W> {
@@ -112,15 +119,16 @@ impl<W: World> Relay<W> {
         let mut instance = [0; 4];
         world.fill_random(&mut instance);
         Ok(Arc::new(Self {
-            keys,
+            keys: Live::new(Arc::new(keys)),
             instance: u32::from_ne_bytes(instance),
-            registry: Registry::new(pools.len()),
+            registry: Registry::new(UPSTREAMS_MAX),
             sweep: Arc::new(Sweep::new(world.now())),
             running: Running::default(),
             idle: Idle::default(),
             beginnings: Beginnings::default(),
             bell: Bell::default(),
-            pools,
+            drains: Drains::default(),
+            pools: Live::new(Arc::new(pools)),
             world,
         }))
     }
@@ -141,9 +149,14 @@ impl<W: World> Relay<W> {
         .await;
     }
 
-    /// The upstreams' pools, for probes and readiness, in the order of the configuration.
+    /// The upstreams' pools, for probes and readiness, by the upstream's number.
     pub fn pools(&self) -> &[Arc<Pool<W>>] {
         &self.pools
+    }
+
+    /// Live sessions of an upstream.
+    pub fn sessions(&self, pool: &Pool<W>) -> usize {
+        self.registry.count(pool.index)
     }
 
     fn begin_session(self: &Arc<Self>, pool: &Arc<Pool<W>>, fresh: Fresh, fields: &HeaderMap) {

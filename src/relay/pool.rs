@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue, Method};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::warn;
 
+use crate::config::live::Live;
 use crate::config::resolved;
 use crate::net::Net;
 use crate::net::tls::TlsProblem;
@@ -33,15 +34,15 @@ pub(crate) type BackendAnswer<W> = Box<Incoming<<<W as World>::Net as Net>::Io>>
 pub struct Pool<W: World> {
     /// Its place in the configuration.
     pub(crate) index: usize,
-    /// Its configuration.
-    pub(crate) config: Arc<resolved::Upstream>,
+    /// Its configuration; a reload may change it.
+    pub(crate) config: Live<resolved::Upstream>,
     /// Its replicas.
     pub(crate) table: Table,
     /// What is measured of it.
     pub(crate) instruments: Arc<UpstreamInstruments>,
-    client: Arc<Client<W::Net>>,
-    world: Arc<W>,
     few: Semaphore,
+    pub(super) client: Live<Client<W::Net>>,
+    pub(super) world: Arc<W>,
 }
 
 /// What is sent to a backend: everything but the session id and the fields that depend on the replica.
@@ -124,18 +125,18 @@ impl<W: World> Pool<W> {
         let table = Table::new(&config);
         Ok(Self {
             index,
-            config,
+            config: Live::new(config),
             table,
             instruments,
-            client,
+            client: Live::new(client),
             world,
             few: Semaphore::new(BEGINNINGS_AT_ONCE_MAX),
         })
     }
 
     /// Its client, for probes.
-    pub const fn client(&self) -> &Arc<Client<W::Net>> {
-        &self.client
+    pub fn client(&self) -> &Arc<Client<W::Net>> {
+        Live::get(&self.client)
     }
 
     /// Its replicas, for probes and readiness.
@@ -149,8 +150,8 @@ impl<W: World> Pool<W> {
     }
 
     /// Its configuration.
-    pub const fn config(&self) -> &Arc<resolved::Upstream> {
-        &self.config
+    pub fn config(&self) -> &Arc<resolved::Upstream> {
+        Live::get(&self.config)
     }
 
     /// A turn to begin a session anew, which a whole crowd of sessions may want at one moment.
@@ -191,6 +192,7 @@ impl<W: World> Pool<W> {
         };
         let answer = self.client.send(replica, outgoing, deadline).await;
         self.instruments.exchanges.one(exchanged(&answer));
+        self.note_health(replica, &answer);
         answer
     }
 
@@ -206,6 +208,7 @@ impl<W: World> Pool<W> {
         let asker = Asker {
             address: from,
             chance: self.chance(),
+            now: self.world.now(),
         };
         let mut tried: Vec<ReplicaKey> = Vec::new();
         let mut last = Unanswered::NoReplica;

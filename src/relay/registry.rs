@@ -102,7 +102,14 @@ impl<W: World> Registry<W> {
 
     /// All live sessions, as they are now. For draining; never on a request's path.
     pub(crate) fn all(&self) -> Vec<Arc<Session<W>>> {
-        self.live.iter().map(|entry| Arc::clone(entry.value())).collect()
+        self.those(|_| true)
+    }
+
+    /// Those live sessions for which this holds; a part of the map is locked at a time, for a look at each. For
+    /// draining; never on a request's path.
+    pub(crate) fn those(&self, wanted: impl Fn(&Session<W>) -> bool) -> Vec<Arc<Session<W>>> {
+        let found = self.live.iter().filter(|entry| wanted(entry.value()));
+        found.map(|entry| Arc::clone(entry.value())).collect()
     }
 }
 

@@ -82,9 +82,9 @@ impl Running {
 }
 
 impl<W: World> Relay<W> {
-    /// Sends listeners away with a jittered `retry`, then waits for the answers that run, up to `max`; what still runs
-    /// then gets its error (wire contract, section 7). How many were cut short.
-    pub async fn drain(self: &Arc<Self>, max: Duration) -> usize {
+    /// Sends listeners away with a jittered `retry`, then waits for the answers that run, up to `max` or until `hurry`;
+    /// what still runs then gets its error (wire contract, section 7). How many were cut short.
+    pub async fn drain(self: &Arc<Self>, max: Duration, hurry: impl Future<Output = ()>) -> usize {
         // The flag first: a listener that comes in between is sent away when it attaches.
         self.running.draining.store(true, Ordering::Release);
         self.bell.ring();
@@ -94,7 +94,12 @@ impl<W: World> Relay<W> {
                 mailbox.post(Command::Drain { retry_ms });
             }
         }
-        let _ = tokio::time::timeout(max, self.running.wait()).await;
+        let (mut all, mut hurry) = (pin!(self.running.wait()), pin!(hurry));
+        let settled = poll_fn(|cx| match all.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => hurry.as_mut().poll(cx),
+        });
+        let _ = tokio::time::timeout(max, settled).await;
         let left = self.running.count.load(Ordering::Acquire);
         self.running.over.notify_waiters();
         for session in self.registry.all() {

@@ -1,5 +1,6 @@
 //! The choice of a replica: facts in, an index out.
-//! Law: an unhealthy or excluded replica is never chosen; the same facts always give the same choice.
+//! Law: an unhealthy, draining or excluded replica is never chosen; the same facts always give the same choice.
+//! An ejected one is the last resort: passive health must not be what makes a whole server unreachable.
 //! Absent on purpose: counters and chance of its own; the turn and the random number are arguments.
 //! Why ties go by turn: new replicas all have no session, and a herd must not land on the first of them.
 //! Next: `routing/table.rs`.
@@ -11,8 +12,12 @@ use std::fmt;
 pub enum Standing {
     /// It may be chosen.
     Candidate(Load),
+    /// Its exchanges failed: it is chosen only where there is no candidate, since it may be well again.
+    Ejected(Load),
     /// Its probes failed.
     Unhealthy,
+    /// It is being drained.
+    Draining,
     /// The caller has tried it already.
     Excluded,
 }
@@ -53,16 +58,16 @@ pub enum Rule<'a> {
 /// No replica can be chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoReplica {
-    /// Every replica is unhealthy.
+    /// Every replica is unhealthy or is being drained.
     Unhealthy {
         /// How many there are.
         replicas: usize,
     },
-    /// Every healthy replica has been tried.
+    /// Every replica that takes new sessions has been tried.
     Excluded {
         /// How many have been tried.
         tried: usize,
-        /// How many others are unhealthy.
+        /// How many others are unhealthy or drained.
         unhealthy: usize,
     },
 }
@@ -70,9 +75,14 @@ pub enum NoReplica {
 impl fmt::Display for NoReplica {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unhealthy { replicas } => write!(f, "all {replicas} replicas are unhealthy"),
+            Self::Unhealthy { replicas } => {
+                write!(f, "all {replicas} replicas are unhealthy or being drained")
+            }
             Self::Excluded { tried, unhealthy } => {
-                write!(f, "{tried} replicas were tried, {unhealthy} others are unhealthy")
+                write!(
+                    f,
+                    "{tried} replicas were tried, {unhealthy} others are unhealthy or being drained"
+                )
             }
         }
     }
@@ -89,9 +99,15 @@ pub fn choose(
     count: usize,
     standing: impl Fn(usize) -> Standing,
 ) -> Result<usize, NoReplica> {
-    let load = |index| match standing(index) {
-        Standing::Candidate(load) => Some(load),
-        Standing::Unhealthy | Standing::Excluded => None,
+    let resort = if (0..count).any(|index| matches!(standing(index), Standing::Candidate(_))) {
+        Resort::Candidates
+    } else {
+        Resort::Ejected
+    };
+    let load = |index| match (standing(index), resort) {
+        (Standing::Candidate(load), _) | (Standing::Ejected(load), Resort::Ejected) => Some(load),
+        (Standing::Ejected(_), Resort::Candidates)
+        | (Standing::Unhealthy | Standing::Draining | Standing::Excluded, _) => None,
     };
     let from = |turn: usize| {
         let start = turn.checked_rem(count).unwrap_or(0);
@@ -114,6 +130,15 @@ pub fn choose(
         Rule::Consistent { mut order } => Iterator::find(&mut order, |&i| i < count && load(i).is_some()),
     };
     chosen.ok_or_else(|| none(count, standing))
+}
+
+/// Among whom is chosen.
+#[derive(Clone, Copy)]
+enum Resort {
+    /// Those that nothing is held against.
+    Candidates,
+    /// There is none of them.
+    Ejected,
 }
 
 fn none(count: usize, standing: impl Fn(usize) -> Standing) -> NoReplica {
@@ -167,6 +192,34 @@ mod tests {
             }),
         );
         check(least(9), &[], Err(NoReplica::Unhealthy { replicas: 0 }));
+    }
+
+    #[test]
+    fn the_ejected_are_the_last_resort_and_the_draining_are_none() {
+        let out = |sessions| {
+            Standing::Ejected(Load {
+                sessions,
+                in_flight: 0,
+            })
+        };
+        let least = || Rule::LeastSessions { turn: 0 };
+        check(least(), &[out(0), load(9, 9), Standing::Draining], Ok(1));
+        check(least(), &[out(4), out(3), U, Standing::Draining], Ok(1));
+        check(
+            least(),
+            &[Standing::Draining, U],
+            Err(NoReplica::Unhealthy { replicas: 2 }),
+        );
+        check(
+            least(),
+            &[X, Standing::Draining],
+            Err(NoReplica::Excluded {
+                tried: 1,
+                unhealthy: 1,
+            }),
+        );
+        let mut order = [0, 1].into_iter();
+        check(Rule::Consistent { order: &mut order }, &[out(0), U], Ok(0));
     }
 
     #[test]

@@ -5,11 +5,12 @@
 //! Next: `routing/replica.rs`, `routing/choose.rs`, then `routing/table.rs`.
 
 pub mod choose;
+pub mod ejection;
 pub mod health;
 pub mod replica;
 pub mod table;
 
 pub use choose::NoReplica;
 pub use health::{Condition, Transition};
-pub use replica::{Lease, Replica, Seat};
+pub use replica::{Duty, Lease, Replica, Seat};
 pub use table::{Asker, Table};

@@ -5,16 +5,61 @@
 //! Next: `routing/table.rs`.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::config::resolved::{self, Scheme};
 use crate::net::Authority;
+use crate::pure::log::Millis;
 use crate::pure::session::Server;
 use crate::pure::session_token::ReplicaKey;
+use crate::routing::choose::{Load, Standing};
+use crate::routing::ejection::{Blow, Ejection, Proof, Proved, Tolerance};
 use crate::routing::health::Condition;
+use crate::telemetry::words::EjectedFor;
+
+/// Longest text that is kept of a replica's last error, in bytes: a line of `/status`.
+const ERROR_BYTES_MAX: usize = 200;
+
+/// Whether a replica is meant to take new sessions (wire contract, section 7, "drain of a backend").
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Duty {
+    /// It is.
+    Serving,
+    /// It takes no new session; those that it has go on until the deadline.
+    Draining,
+    /// The deadline has passed: it has no session any more, and gets none.
+    Drained,
+}
+
+impl Duty {
+    /// The word for it in logs and `/status`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Serving => "serving",
+            Self::Draining => "draining",
+            Self::Drained => "drained",
+        }
+    }
+
+    const fn code(self) -> u8 {
+        match self {
+            Self::Serving => 0,
+            Self::Draining => 1,
+            Self::Drained => 2,
+        }
+    }
+
+    const fn of(code: u8) -> Self {
+        match code {
+            1 => Self::Draining,
+            2 => Self::Drained,
+            0 | 3.. => Self::Serving,
+        }
+    }
+}
 
 /// Sessions that ask one replica at a time whether it has them still: one that is just back has other work.
 const ASKED_AT_ONCE_MAX: usize = 16;
@@ -31,6 +76,15 @@ pub struct Replica {
     troubles: AtomicU64,
     server: AtomicU64,
     few: Semaphore,
+    duty: AtomicU8,
+    /// Whether it was ever seen to be well: a probe passed, or an exchange was answered.
+    vouched: AtomicBool,
+    /// Whether the next good exchange changes anything: all that a good one looks at.
+    wary: AtomicBool,
+    ejection: Mutex<Ejection>,
+    /// When its ejection ends, in milliseconds of the relay's clock; 0 = it is not ejected.
+    ejected_until: AtomicU64,
+    last_error: Mutex<Option<Box<str>>>,
     slot: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
@@ -61,6 +115,12 @@ impl Replica {
             troubles: AtomicU64::new(0),
             server: AtomicU64::new(0),
             few: Semaphore::new(ASKED_AT_ONCE_MAX),
+            duty: AtomicU8::new(Duty::Serving.code()),
+            vouched: AtomicBool::new(false),
+            wary: AtomicBool::new(true),
+            ejection: Mutex::default(),
+            ejected_until: AtomicU64::new(0),
+            last_error: Mutex::default(),
             slot: OnceLock::new(),
             config,
         }
@@ -114,6 +174,102 @@ impl Replica {
     pub fn set_condition(&self, condition: Condition) {
         self.unhealthy
             .store(condition == Condition::Unhealthy, Ordering::Relaxed);
+    }
+
+    /// How it stands in a choice made now.
+    pub fn standing(&self, now: Millis) -> Standing {
+        match (self.duty(), self.condition()) {
+            (Duty::Draining | Duty::Drained, Condition::Healthy | Condition::Unhealthy) => Standing::Draining,
+            (Duty::Serving, Condition::Unhealthy) => Standing::Unhealthy,
+            (Duty::Serving, Condition::Healthy) => {
+                let load = Load {
+                    sessions: self.sessions(),
+                    in_flight: self.in_flight(),
+                };
+                if self.ejected_until.load(Ordering::Relaxed) > now.0 {
+                    Standing::Ejected(load)
+                } else {
+                    Standing::Candidate(load)
+                }
+            }
+        }
+    }
+
+    /// Whether it is meant to take new sessions.
+    pub fn duty(&self) -> Duty {
+        Duty::of(self.duty.load(Ordering::Relaxed))
+    }
+
+    /// It is meant to, or not.
+    pub fn set_duty(&self, duty: Duty) {
+        self.duty.store(duty.code(), Ordering::Relaxed);
+    }
+
+    /// Whether it was ever seen to be well.
+    pub fn is_vouched(&self) -> bool {
+        self.vouched.load(Ordering::Relaxed)
+    }
+
+    /// Nothing will be asked of it to see whether it is well: it is taken for that.
+    pub fn vouch(&self) {
+        self.vouched.store(true, Ordering::Relaxed);
+    }
+
+    /// An exchange was answered. One load, unless something is held against it.
+    pub fn answered(&self) -> Proved {
+        if self.wary.load(Ordering::Relaxed) {
+            self.proved(Proof::Answered)
+        } else {
+            Proved::Nothing
+        }
+    }
+
+    /// It was shown to be well.
+    pub fn proved(&self, proof: Proof) -> Proved {
+        let mut ejection = self.ejection();
+        let proved = ejection.proved(proof);
+        self.vouched.store(true, Ordering::Relaxed);
+        self.wary.store(!ejection.is_clear(), Ordering::Relaxed);
+        self.ejected_until
+            .store(ejection.until().map_or(0, |until| until.0), Ordering::Relaxed);
+        proved
+    }
+
+    /// An exchange failed, in such words.
+    pub fn failed(&self, why: EjectedFor, tolerance: Tolerance, now: Millis) -> Blow {
+        let mut ejection = self.ejection();
+        let blow = ejection.failed(why, tolerance, now);
+        self.wary.store(true, Ordering::Relaxed);
+        self.ejected_until
+            .store(ejection.until().map_or(0, |until| until.0), Ordering::Relaxed);
+        blow
+    }
+
+    fn ejection(&self) -> MutexGuard<'_, Ejection> {
+        self.ejection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Until when it is ejected, if it is now.
+    pub fn ejected_until(&self, now: Millis) -> Option<Millis> {
+        let until = self.ejected_until.load(Ordering::Relaxed);
+        (until > now.0).then_some(Millis(until))
+    }
+
+    /// Keeps what went wrong last, cut to [`ERROR_BYTES_MAX`].
+    pub fn note_error(&self, error: &str) {
+        let mut end = error.len().min(ERROR_BYTES_MAX);
+        while !error.is_char_boundary(end) {
+            end -= 1;
+        }
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error[..end].into());
+    }
+
+    /// What went wrong last, if anything ever did.
+    pub fn last_error(&self) -> Option<Box<str>> {
+        self.last_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Sessions that live on it.
@@ -309,6 +465,44 @@ mod tests {
             replica.saw(seen);
             assert_eq!((replica.server(), replica.troubles()), (Some(seen), troubles));
         }
+    }
+
+    #[test]
+    fn what_is_held_against_a_replica_decides_where_it_stands() {
+        let replica = replica("a.example", 80, Scheme::Http);
+        let tolerance = Tolerance {
+            after: 1,
+            first: Millis(10),
+            longest: Millis(10),
+        };
+        let load = Load {
+            sessions: 0,
+            in_flight: 0,
+        };
+        assert!(!replica.is_vouched());
+        assert_eq!(replica.standing(Millis(5)), Standing::Candidate(load));
+        replica.failed(EjectedFor::Unreached, tolerance, Millis(5));
+        assert_eq!(replica.standing(Millis(14)), Standing::Ejected(load));
+        assert_eq!(replica.ejected_until(Millis(14)), Some(Millis(15)));
+        assert_eq!(replica.standing(Millis(15)), Standing::Candidate(load));
+        assert_eq!(replica.ejected_until(Millis(15)), None);
+        assert_eq!(replica.answered(), Proved::Returned);
+        assert_eq!(replica.answered(), Proved::Nothing);
+        assert!(replica.is_vouched());
+        replica.set_condition(Condition::Unhealthy);
+        assert_eq!(replica.standing(Millis(0)), Standing::Unhealthy);
+        for duty in [Duty::Draining, Duty::Drained] {
+            replica.set_duty(duty);
+            assert_eq!(
+                (replica.duty(), replica.standing(Millis(0))),
+                (duty, Standing::Draining)
+            );
+        }
+        replica.set_duty(Duty::Serving);
+        replica.set_condition(Condition::Healthy);
+        assert_eq!(replica.standing(Millis(0)), Standing::Candidate(load));
+        replica.note_error(&"ü".repeat(300));
+        assert_eq!(replica.last_error().unwrap().len(), ERROR_BYTES_MAX);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The replicas of one upstream: looked up by key, chosen for new sessions, swapped as a whole.
 //! Law: a replica that stays keeps its counters, health and connections across a swap; order never identifies one.
+//! A replica that left the configuration is found by the sessions that it has until it is forgotten, and never chosen.
 //! Absent on purpose: partial changes. A reader has the old rows or the new ones.
 //! Why a lock and not an atomic pointer: it is taken once for each new session, never for each event.
 //! Next: `upstream/mod.rs`.
@@ -12,15 +13,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use pingora_ketama::{Bucket, Continuum, DEFAULT_POINT_MULTIPLE};
 
 use crate::config::resolved::{self, Balance};
+use crate::pure::log::Millis;
 use crate::pure::session_token::ReplicaKey;
-use crate::routing::choose::{Load, NoReplica, Rule, Standing, choose};
-use crate::routing::health::Condition;
-use crate::routing::replica::Replica;
+use crate::routing::choose::{NoReplica, Rule, Standing, choose};
+use crate::routing::replica::{Duty, Replica};
 
 /// The replicas of one upstream.
 pub struct Table {
     upstream: Box<str>,
-    balance: Balance,
     turn: AtomicUsize,
     rows: RwLock<Arc<Rows>>,
 }
@@ -32,12 +32,26 @@ pub struct Asker {
     pub address: IpAddr,
     /// 64 random bits.
     pub chance: u64,
+    /// The relay's clock.
+    pub now: Millis,
 }
 
+/// What a swap changed.
+#[derive(Debug, Default)]
+pub struct Swapped {
+    /// Replicas that were not there before, or are there again.
+    pub came: Vec<Arc<Replica>>,
+    /// Replicas that are not configured any more. They are found, and not chosen, until [`Table::forget`].
+    pub went: Vec<Arc<Replica>>,
+}
+
+#[derive(Clone)]
 struct Rows {
+    balance: Balance,
     replicas: Vec<Arc<Replica>>,
-    by_key: HashMap<ReplicaKey, usize>,
-    ring: Ring,
+    leaving: Vec<Arc<Replica>>,
+    by_key: HashMap<ReplicaKey, Arc<Replica>>,
+    ring: Arc<Ring>,
 }
 
 /// Where askers fall in consistent hashing.
@@ -54,10 +68,9 @@ enum Ring {
 impl Table {
     /// The table of one upstream.
     pub fn new(upstream: &resolved::Upstream) -> Self {
-        let rows = Rows::new(&upstream.name, upstream.balance, &upstream.replicas, |_| None);
+        let rows = Rows::new(&upstream.name, upstream.balance, &upstream.replicas, &[]);
         Self {
             upstream: upstream.name.clone(),
-            balance: upstream.balance,
             turn: AtomicUsize::new(0),
             rows: RwLock::new(Arc::new(rows)),
         }
@@ -75,16 +88,10 @@ impl Table {
             if excluded.contains(&replica.key()) {
                 return Standing::Excluded;
             }
-            match replica.condition() {
-                Condition::Unhealthy => Standing::Unhealthy,
-                Condition::Healthy => Standing::Candidate(Load {
-                    sessions: replica.sessions(),
-                    in_flight: replica.in_flight(),
-                }),
-            }
+            replica.standing(asker.now)
         };
         let mut order = rows.order(asker.address);
-        let rule = match self.balance {
+        let rule = match rows.balance {
             Balance::LeastSessions => Rule::LeastSessions {
                 turn: self.next_turn(),
             },
@@ -99,27 +106,56 @@ impl Table {
 
     /// The replica that a token names; `None` means that it is gone (wire contract, section 2: session loss).
     pub fn get(&self, key: ReplicaKey) -> Option<Arc<Replica>> {
-        let rows = self.rows();
-        rows.by_key
-            .get(&key)
-            .map(|&index| Arc::clone(&rows.replicas[index]))
+        let found = self.rows().by_key.get(&key).cloned()?;
+        match found.duty() {
+            Duty::Serving | Duty::Draining => Some(found),
+            Duty::Drained => None,
+        }
     }
 
-    /// All replicas, in the configuration's order.
+    /// The configured replicas, in the configuration's order.
     pub fn replicas(&self) -> Vec<Arc<Replica>> {
         self.rows().replicas.clone()
     }
 
+    /// Replicas that are configured no more and still have sessions.
+    pub fn leaving(&self) -> Vec<Arc<Replica>> {
+        self.rows().leaving.clone()
+    }
+
     /// Puts other replicas in place of all. One with the same authority, scheme and path goes on as it is.
-    pub fn replace(&self, replicas: &[resolved::Replica]) {
-        let old = self.rows();
-        let rows = Rows::new(&self.upstream, self.balance, replicas, |config| {
-            old.replicas
-                .iter()
-                .find(|replica| replica.config() == config)
-                .cloned()
-        });
-        *self.rows.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rows);
+    pub fn replace(&self, balance: Balance, replicas: &[resolved::Replica]) -> Swapped {
+        let mut place = self.rows.write().unwrap_or_else(PoisonError::into_inner);
+        let old = Arc::clone(&place);
+        let known: Vec<Arc<Replica>> = old.replicas.iter().chain(&old.leaving).cloned().collect();
+        let rows = Rows::new(&self.upstream, balance, replicas, &known);
+        let has =
+            |list: &[Arc<Replica>], one: &Arc<Replica>| list.iter().any(|other| Arc::ptr_eq(other, one));
+        let only = |of: &[Arc<Replica>], without: &[Arc<Replica>]| {
+            of.iter().filter(|one| !has(without, one)).cloned().collect()
+        };
+        let swapped = Swapped {
+            came: only(&rows.replicas, &old.replicas),
+            went: only(&old.replicas, &rows.replicas),
+        };
+        *place = Arc::new(rows);
+        swapped
+    }
+
+    /// A replica that left has no session any more.
+    pub fn forget(&self, replica: &Arc<Replica>) {
+        let mut place = self.rows.write().unwrap_or_else(PoisonError::into_inner);
+        let mut rows = Rows::clone(&place);
+        rows.leaving.retain(|other| !Arc::ptr_eq(other, replica));
+        if rows
+            .by_key
+            .get(&replica.key())
+            .is_some_and(|found| Arc::ptr_eq(found, replica))
+            && !rows.replicas.iter().any(|other| Arc::ptr_eq(other, replica))
+        {
+            rows.by_key.remove(&replica.key());
+        }
+        *place = Arc::new(rows);
     }
 
     fn rows(&self) -> Arc<Rows> {
@@ -132,36 +168,42 @@ impl Table {
 }
 
 impl Rows {
-    /// A replica configured twice counts once.
-    fn new(
-        upstream: &str,
-        balance: Balance,
-        configs: &[resolved::Replica],
-        known: impl Fn(&resolved::Replica) -> Option<Arc<Replica>>,
-    ) -> Self {
-        let mut replicas = Vec::with_capacity(configs.len());
+    /// A replica configured twice counts once; one of `known` with the same configuration goes on, and those of `known`
+    /// that are not configured leave.
+    fn new(upstream: &str, balance: Balance, configs: &[resolved::Replica], known: &[Arc<Replica>]) -> Self {
+        let mut replicas: Vec<Arc<Replica>> = Vec::with_capacity(configs.len());
         let mut by_key = HashMap::with_capacity(configs.len());
         for config in configs {
-            let replica = known(config).unwrap_or_else(|| Arc::new(Replica::new(upstream, config.clone())));
+            let standing = known.iter().find(|replica| replica.config() == config);
+            let replica = standing
+                .cloned()
+                .unwrap_or_else(|| Arc::new(Replica::new(upstream, config.clone())));
             by_key.entry(replica.key()).or_insert_with(|| {
-                replicas.push(replica);
-                replicas.len() - 1
+                replicas.push(Arc::clone(&replica));
+                replica
             });
+        }
+        let stays = |one: &Arc<Replica>| replicas.iter().any(|other| Arc::ptr_eq(other, one));
+        let leaving: Vec<Arc<Replica>> = known.iter().filter(|one| !stays(one)).cloned().collect();
+        for replica in &leaving {
+            by_key.entry(replica.key()).or_insert_with(|| Arc::clone(replica));
         }
         let ring = match balance {
             Balance::LeastSessions | Balance::RoundRobin | Balance::Random => Ring::Unused,
             Balance::Consistent => Ring::new(&replicas),
         };
         Self {
+            balance,
             replicas,
+            leaving,
             by_key,
-            ring,
+            ring: Arc::new(ring),
         }
     }
 
     /// The indices in the order in which this asker prefers them.
     fn order(&self, asker: IpAddr) -> impl Iterator<Item = usize> {
-        let hashed = match &self.ring {
+        let hashed = match &*self.ring {
             Ring::Unused => None,
             Ring::Hashed { continuum, nodes } => {
                 let points = nodes.len() * DEFAULT_POINT_MULTIPLE as usize;
@@ -208,6 +250,7 @@ mod tests {
     use super::*;
     use crate::config::resolved::Scheme;
     use crate::net::Authority;
+    use crate::routing::health::Condition;
 
     fn configs(hosts: &str) -> Vec<resolved::Replica> {
         let config = |host: &str| resolved::Replica {
@@ -222,11 +265,10 @@ mod tests {
     }
 
     fn table(balance: Balance, hosts: &str) -> Table {
-        let rows = Rows::new("tools", balance, &configs(hosts), |_| None);
+        let rows = Rows::new("tools", balance, &configs(hosts), &[]);
         let rows = RwLock::new(Arc::new(rows));
         Table {
             upstream: "tools".into(),
-            balance,
             turn: AtomicUsize::new(0),
             rows,
         }
@@ -236,6 +278,7 @@ mod tests {
         Asker {
             address: IpAddr::V4(number.into()),
             chance: u64::from(number) << 32,
+            now: Millis(0),
         }
     }
 
@@ -329,22 +372,54 @@ mod tests {
     }
 
     #[test]
-    fn a_swap_keeps_who_stays_and_forgets_who_goes() {
+    fn a_swap_keeps_who_stays_and_lets_who_goes_finish() {
         let table = table(Balance::LeastSessions, "a b a");
         assert_eq!(table.replicas().len(), 2, "one named twice counts once");
         let [a, b] = table.replicas().try_into().unwrap();
         let seat = a.seat();
         set(&table, "a", Condition::Unhealthy);
-        table.replace(&configs("c a"));
+        let names = |list: &[Arc<Replica>]| list.iter().map(|one| host(one)).collect::<Vec<_>>().join(" ");
+        let swapped = table.replace(Balance::LeastSessions, &configs("c a"));
+        assert_eq!(
+            (names(&swapped.came), names(&swapped.went)),
+            ("c".into(), "b".into())
+        );
         assert!(Arc::ptr_eq(&table.get(a.key()).unwrap(), &a));
         assert_eq!((a.sessions(), a.condition()), (1, Condition::Unhealthy));
-        assert!(table.get(b.key()).is_none());
         assert_eq!(chosen(&table, 2), "c c");
+
+        // Who left is found by its sessions until it is forgotten, and is the same one if it comes back before that.
+        assert!(Arc::ptr_eq(&table.get(b.key()).unwrap(), &b));
+        assert_eq!(names(&table.leaving()), "b");
+        let swapped = table.replace(Balance::RoundRobin, &configs("b c a"));
+        assert_eq!(
+            (names(&swapped.came), names(&swapped.went)),
+            ("b".into(), String::new())
+        );
+        assert!(table.leaving().is_empty());
+        assert!(chosen(&table, 4).contains('b'), "the balance is swapped too");
+        table.replace(Balance::RoundRobin, &configs("c a"));
+        table.forget(&b);
+        assert!(table.get(b.key()).is_none() && table.leaving().is_empty());
+
         drop(seat);
-        table.replace(&[]);
+        table.replace(Balance::RoundRobin, &[]);
         assert_eq!(
             table.choose(asker(0), &[]).unwrap_err(),
             NoReplica::Unhealthy { replicas: 0 }
         );
+    }
+
+    #[test]
+    fn a_draining_replica_is_found_and_not_chosen_and_a_drained_one_is_not_found() {
+        let table = table(Balance::RoundRobin, "a b");
+        let [a, _] = table.replicas().try_into().unwrap();
+        a.set_duty(Duty::Draining);
+        assert_eq!(chosen(&table, 3), "b b b");
+        assert!(table.get(a.key()).is_some());
+        a.set_duty(Duty::Drained);
+        assert!(table.get(a.key()).is_none());
+        a.set_duty(Duty::Serving);
+        assert_eq!(chosen(&table, 2), "b a");
     }
 }

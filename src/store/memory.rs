@@ -23,14 +23,14 @@ const ENDS_MAX: usize = 8;
 #[derive(Debug)]
 pub struct Ledger {
     held: AtomicUsize,
-    budget: usize,
+    budget: AtomicUsize,
 }
 
 impl Ledger {
     const fn new(budget: usize) -> Self {
         Self {
             held: AtomicUsize::new(0),
-            budget,
+            budget: AtomicUsize::new(budget),
         }
     }
 
@@ -40,17 +40,20 @@ impl Ledger {
     }
 
     /// Bytes that all logs together may hold.
-    pub const fn budget(&self) -> usize {
-        self.budget
+    pub fn budget(&self) -> usize {
+        self.budget.load(Ordering::Relaxed)
+    }
+
+    /// So many from now on. Where that is less than they hold, the oldest go as under any pressure.
+    pub fn set_budget(&self, budget: usize) {
+        self.budget.store(budget, Ordering::Relaxed);
     }
 
     /// How the account stands. A log may pass the budget by the piece that it just began.
     pub fn pressure(&self) -> Pressure {
-        let held = self.held();
-        match held.checked_sub(self.budget) {
-            None | Some(0) => Pressure::Within {
-                free: self.budget - held,
-            },
+        let (held, budget) = (self.held(), self.budget());
+        match held.checked_sub(budget) {
+            None | Some(0) => Pressure::Within { free: budget - held },
             Some(by) => Pressure::Over { by },
         }
     }

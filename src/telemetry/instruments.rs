@@ -1,6 +1,6 @@
 //! Every metric, in one struct that is made once and shared.
-//! Law: every time series is made at the start, from the configuration and closed lists of words, so that their number
-//! is bounded and a zero is seen before the first event; what is counted afterwards is one atomic addition.
+//! Law: every time series is made with its upstream or replica, from the configuration and closed lists of words, so that
+//! their number is bounded and a zero is seen before the first event; what is counted afterwards is one atomic addition.
 //! The only door to the metrics library. On a stream's path: once for each batch, never for each event.
 //! Next: `subscriber.rs`.
 
@@ -17,7 +17,8 @@ use prometheus_client::registry::Registry;
 pub use super::meters::{Count, Level, Tally, Times, Within};
 use super::names::{BY, KIND, OUTCOME, PREFIX, REASON, REPLICA, UPSTREAM, VERDICT, WHY};
 use super::words::{
-    Dropped, EvictedBy, Exchanged, RequestKind, RequestOutcome, SessionEnd, StreamKind, Turned, Verdict, Word,
+    Dropped, EjectedFor, EvictedBy, Exchanged, Reloaded, RequestKind, RequestOutcome, SessionEnd, StreamKind,
+    Turned, Verdict, Word,
 };
 use crate::pure::epoch::Reason;
 use crate::pure::session::LossCause;
@@ -81,8 +82,10 @@ pub struct UpstreamInstruments {
     pub resets: Tally<Reason>,
     /// `upstream_exchanges_total{outcome}`.
     pub exchanges: Tally<Exchanged>,
-    /// `replica_healthy{replica}`: 1 or 0, in the order of the configuration.
-    pub replica_healthy: Box<[Level]>,
+    /// `replica_ejections_total{why}`.
+    pub ejections: Tally<EjectedFor>,
+    /// `replica_healthy{replica}` and `replica_sessions{replica}`.
+    pub replicas: ReplicaLevels,
     /// `first_byte_seconds`: from a request's head to the first byte of its answer.
     pub first_byte: Times,
     /// `stream_seconds`: a client's connection to a stream, from head to end. Never mixed with the one above.
@@ -109,6 +112,37 @@ impl UpstreamInstruments {
     }
 }
 
+/// What is measured of each replica. Replicas come and go with the configuration, at most as many as it may name; a
+/// lock is taken when one changes, never for a request.
+#[derive(Debug)]
+pub struct ReplicaLevels {
+    upstream: Arc<str>,
+    healthy: Family<Labels, Gauge>,
+    sessions: Family<Labels, Gauge>,
+}
+
+impl ReplicaLevels {
+    fn labels(&self, replica: &str) -> Labels {
+        vec![(UPSTREAM, Arc::clone(&self.upstream)), (REPLICA, replica.into())]
+    }
+
+    /// `replica_healthy`: 1 where it takes new sessions, else 0.
+    pub fn healthy(&self, replica: &str) -> Level {
+        Level(self.healthy.get_or_create_owned(&self.labels(replica)))
+    }
+
+    /// `replica_sessions`: sessions that live on it.
+    pub fn sessions(&self, replica: &str) -> Level {
+        Level(self.sessions.get_or_create_owned(&self.labels(replica)))
+    }
+
+    /// It is not configured any more, and has no session.
+    pub fn forget(&self, replica: &str) {
+        self.healthy.remove(&self.labels(replica));
+        self.sessions.remove(&self.labels(replica));
+    }
+}
+
 /// An upstream as it is labelled.
 #[derive(Clone, Debug)]
 pub struct Labelled<'a> {
@@ -121,8 +155,8 @@ pub struct Labelled<'a> {
 /// Every metric of the process.
 #[derive(Debug)]
 pub struct Instruments {
-    registry: Registry,
-    /// Of each upstream, in the order of the configuration.
+    families: Families,
+    /// Of each upstream of the start, in the order of the configuration.
     pub upstreams: Box<[Arc<UpstreamInstruments>]>,
     /// `connections_live`: connections of clients.
     pub connections_live: Level,
@@ -134,34 +168,39 @@ pub struct Instruments {
     pub log_bytes: Level,
     /// `draining`: 1 from the signal on.
     pub draining: Level,
+    /// `config_reload_total{outcome}`.
+    pub reloads: Tally<Reloaded>,
+    /// `config_loaded_seconds`: when the configuration that holds was read, in seconds since 1970.
+    pub loaded: Level,
 }
 
 impl Instruments {
     /// Makes every time series there will ever be.
     pub fn new(upstreams: &[Labelled<'_>]) -> Self {
-        let families = Families::new();
+        let (families, process) = Families::new();
         let made = upstreams
             .iter()
             .map(|upstream| Arc::new(families.upstream(upstream)))
             .collect();
-        let Families {
-            registry, process, ..
-        } = families;
         let Process {
             connections_live,
             connections,
             refused,
             log_bytes,
             draining,
+            reloads,
+            loaded,
         } = process;
         Self {
-            registry,
+            families,
             upstreams: made,
             connections_live,
             connections,
             refused,
             log_bytes,
             draining,
+            reloads,
+            loaded,
         }
     }
 
@@ -169,8 +208,13 @@ impl Instruments {
     pub fn encode(&self) -> String {
         let mut out = String::new();
         // Writing to a string does not fail, and half an answer is better than none.
-        let _ = text::encode(&mut out, &self.registry);
+        let _ = text::encode(&mut out, &self.families.registry);
         out
+    }
+
+    /// Makes the time series of an upstream that comes later.
+    pub fn upstream(&self, upstream: &Labelled<'_>) -> Arc<UpstreamInstruments> {
+        Arc::new(self.families.upstream(upstream))
     }
 }
 
@@ -181,6 +225,8 @@ struct Process {
     refused: Tally<Turned>,
     log_bytes: Level,
     draining: Level,
+    reloads: Tally<Reloaded>,
+    loaded: Level,
 }
 
 impl Process {
@@ -191,6 +237,9 @@ impl Process {
             "Connections and requests refused before an upstream saw them",
             refused.clone(),
         );
+        let reloads = Family::<Labels, Counter>::default();
+        let help = "Readings of a configuration that changed, by what came of them";
+        registry.register("config_reload", help, reloads.clone());
         let version: Labels = vec![("version", env!("CARGO_PKG_VERSION").into())];
         registry.register("build", "The version that runs", Info::new(version));
         Self {
@@ -203,6 +252,12 @@ impl Process {
             refused: Tally::new(|word| Count(refused.get_or_create_owned(&vec![(WHY, word.into())]))),
             log_bytes: level(registry, "log_bytes", "Bytes that all logs hold for replay"),
             draining: level(registry, "draining", "1 from the signal to drain on"),
+            reloads: Tally::new(|word| Count(reloads.get_or_create_owned(&vec![(OUTCOME, word.into())]))),
+            loaded: level(
+                registry,
+                "config_loaded_seconds",
+                "When the configuration that holds was read, in seconds since 1970",
+            ),
         }
     }
 }
@@ -219,10 +274,10 @@ fn level(registry: &mut Registry, name: &str, help: &str) -> Level {
     Level(gauge)
 }
 
-/// The families of metrics that have the label `upstream`, while they are filled.
+/// The families of metrics that have the label `upstream`.
+#[derive(Debug)]
 struct Families {
     registry: Registry,
-    process: Process,
     counters: Vec<(&'static str, Family<Labels, Counter>)>,
     gauges: Vec<(&'static str, Family<Labels, Gauge>)>,
     first_byte: HistogramOf,
@@ -230,7 +285,7 @@ struct Families {
 }
 
 /// Counters with the label `upstream`: name and help.
-const COUNTERS: [(&str, &str); 17] = [
+const COUNTERS: [(&str, &str); 18] = [
     ("requests", "Requests of clients, by how they were answered"),
     ("sessions_opened", "Sessions that were given an id"),
     ("sessions_ended", "Sessions that ended, by reason"),
@@ -269,18 +324,23 @@ const COUNTERS: [(&str, &str); 17] = [
         "Losses of continuity that clients were told of, by reason",
     ),
     ("upstream_exchanges", "Requests to backends, by how they went"),
+    (
+        "replica_ejections",
+        "Times that failing exchanges took a replica out of the choice for new sessions",
+    ),
 ];
 
 /// Gauges with the label `upstream`: name and help.
-const GAUGES: [(&str, &str); 4] = [
+const GAUGES: [(&str, &str); 5] = [
     ("sessions_live", "Sessions that have not ended"),
     ("streams_live", "Streams that have not ended"),
     ("streams_detached", "Live streams without a client"),
     ("replica_healthy", "1 where a replica takes new sessions"),
+    ("replica_sessions", "Sessions that live on a replica"),
 ];
 
 impl Families {
-    fn new() -> Self {
+    fn new() -> (Self, Process) {
         let mut registry = Registry::with_prefix(PREFIX);
         let process = Process::new(&mut registry);
         let counters = COUNTERS.map(|(name, help)| {
@@ -299,14 +359,14 @@ impl Families {
         let stream_life = HistogramOf::new_with_constructor(|| Histogram::new(STREAM_SECONDS));
         let help = "Seconds that a client's connection to a stream lasted";
         registry.register("stream_seconds", help, stream_life.clone());
-        Self {
+        let families = Self {
             registry,
-            process,
             counters: counters.into(),
             gauges: gauges.into(),
             first_byte,
             stream_life,
-        }
+        };
+        (families, process)
     }
 
     fn count(&self, name: &str, labels: Labels) -> Count {
@@ -316,9 +376,26 @@ impl Families {
         }))
     }
 
-    fn level(&self, name: &str, labels: Labels) -> Level {
+    fn gauge(&self, name: &str) -> Family<Labels, Gauge> {
         let family = self.gauges.iter().find(|(other, _)| *other == name);
-        Level(family.map_or_else(Gauge::default, |(_, family)| family.get_or_create_owned(&labels)))
+        family.map_or_else(Family::default, |(_, family)| family.clone())
+    }
+
+    fn level(&self, name: &str, labels: Labels) -> Level {
+        Level(self.gauge(name).get_or_create_owned(&labels))
+    }
+
+    fn replicas(&self, upstream: &Labelled<'_>) -> ReplicaLevels {
+        let levels = ReplicaLevels {
+            upstream: upstream.name.into(),
+            healthy: self.gauge("replica_healthy"),
+            sessions: self.gauge("replica_sessions"),
+        };
+        for replica in &upstream.replicas {
+            levels.healthy(replica);
+            levels.sessions(replica);
+        }
+        levels
     }
 
     fn upstream(&self, upstream: &Labelled<'_>) -> UpstreamInstruments {
@@ -360,11 +437,8 @@ impl Families {
             continuity: Tally::new(tally("continuity", VERDICT)),
             resets: Tally::new(tally("resets", REASON)),
             exchanges: Tally::new(tally("upstream_exchanges", OUTCOME)),
-            replica_healthy: upstream
-                .replicas
-                .iter()
-                .map(|name| level("replica_healthy", &[(REPLICA, name)]))
-                .collect(),
+            ejections: Tally::new(tally("replica_ejections", WHY)),
+            replicas: self.replicas(upstream),
             first_byte: Times(self.first_byte.get_or_create_owned(&with(&[]))),
             stream_life: Times(self.stream_life.get_or_create_owned(&with(&[]))),
         }
@@ -406,7 +480,9 @@ mod tests {
         upstream.resets.add(Reason::WindowExceeded, 3);
         upstream.events_sent.add(64);
         upstream.bytes_sent.add(4_096);
-        upstream.replica_healthy[1].set(1);
+        upstream.replicas.healthy("127.0.0.1:3002").set(1);
+        upstream.replicas.forget("127.0.0.1:3001");
+        instruments.reloads.one(Reloaded::Refused);
         upstream.first_byte.took(Duration::from_millis(3));
         upstream.stream_life.took(Duration::from_secs(90));
         instruments.refused.one(Turned::Host);
@@ -419,7 +495,7 @@ mod tests {
             r#"throughline_events_sent_total{upstream="mcp"} 64"#,
             r#"throughline_sent_bytes_total{upstream="mcp"} 4096"#,
             r#"throughline_replica_healthy{upstream="mcp",replica="127.0.0.1:3002"} 1"#,
-            r#"throughline_replica_healthy{upstream="mcp",replica="127.0.0.1:3001"} 0"#,
+            r#"throughline_config_reload_total{outcome="refused"} 1"#,
             r#"throughline_first_byte_seconds_bucket{le="0.0025",upstream="mcp"} 0"#,
             r#"throughline_first_byte_seconds_bucket{le="0.005",upstream="mcp"} 1"#,
             r#"throughline_stream_seconds_count{upstream="mcp"} 1"#,
@@ -432,6 +508,10 @@ mod tests {
         ] {
             check(&instruments, line);
         }
+        assert!(
+            !instruments.encode().contains("127.0.0.1:3001"),
+            "who is forgotten is gone"
+        );
     }
 
     #[test]

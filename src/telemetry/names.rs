@@ -53,9 +53,45 @@ impl std::fmt::Display for SessionTag {
     }
 }
 
+/// A moment as people and programs read it (ISO 8601, in UTC): `2025-12-01T00:00:00Z`.
+pub fn utc(unix_seconds: u64) -> String {
+    const DAY: u64 = 24 * 60 * 60;
+    let (days, seconds) = (unix_seconds / DAY, unix_seconds % DAY);
+    // Days of the proleptic Gregorian calendar, in eras of 400 years that begin with a March.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments() {
+        for (seconds, expected) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_868_799, "2000-02-29T23:59:59Z"),
+            (951_868_800, "2000-03-01T00:00:00Z"),
+            (1_764_547_200, "2025-12-01T00:00:00Z"),
+            (1_767_225_599, "2025-12-31T23:59:59Z"),
+            (u64::from(u32::MAX), "2106-02-07T06:28:15Z"),
+        ] {
+            assert_eq!(utc(seconds), expected);
+        }
+    }
 
     #[test]
     fn a_session_is_shown_by_its_random_end() {

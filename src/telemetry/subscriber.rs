@@ -4,11 +4,16 @@
 //! Next: `names.rs`.
 
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::time::SystemTime;
 
 use crate::config::resolved::{Log, LogFormat};
+
+/// This program's name in a filter.
+const OWN: &str = "throughline";
 
 /// Why log lines could not be set up.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,10 +43,36 @@ pub fn check_filter(filter: &str) -> Result<(), String> {
     parse(filter).map(drop)
 }
 
+/// A word alone is a level or a part of this program: the library takes any other for the name of a program, and then
+/// nothing is logged at all.
 fn parse(filter: &str) -> Result<EnvFilter, String> {
+    let lone = |part: &&str| !part.is_empty() && !part.contains(['=', '[']);
+    for word in filter.split(',').map(str::trim).filter(lone) {
+        let is_level = word.parse::<LevelFilter>().is_ok();
+        if !is_level && word != OWN && !word.starts_with(&format!("{OWN}::")) {
+            return Err(format!("`{word}` is no level"));
+        }
+    }
     EnvFilter::builder()
         .parse(filter)
         .map_err(|error| format!("`{filter}` is not a filter: {error}"))
+}
+
+/// Puts another filter in the place of the one that lines were set up with.
+type Refilter = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
+
+static REFILTER: OnceLock<Refilter> = OnceLock::new();
+
+/// Another filter holds from now on. Where lines are not ours to set up, nothing changes.
+///
+/// # Errors
+/// What is wrong with it, in a few words.
+pub fn set_filter(filter: &str) -> Result<(), String> {
+    let filter = parse(filter)?;
+    match REFILTER.get() {
+        Some(refilter) => refilter(filter),
+        None => Ok(()),
+    }
 }
 
 /// Sets log lines up for the whole process. Call: once, before anything is logged.
@@ -60,17 +91,27 @@ pub fn set_up(log: &Log) -> Result<(), SetUpFailed> {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_timer(SystemTime);
-    let set = match human {
-        Lines::Human => lines
-            .with_ansi(terminal && std::env::var_os("NO_COLOR").is_none())
-            .try_init(),
-        Lines::Json => lines
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .try_init(),
+    let (set, refilter): (_, Refilter) = match human {
+        Lines::Human => {
+            let colours = terminal && std::env::var_os("NO_COLOR").is_none();
+            let lines = lines.with_ansi(colours).with_filter_reloading();
+            let handle = lines.reload_handle();
+            let refilter = move |filter| handle.reload(filter).map_err(|error| error.to_string());
+            (lines.try_init(), Box::new(refilter))
+        }
+        Lines::Json => {
+            let lines = lines
+                .json()
+                .flatten_event(true)
+                .with_current_span(false)
+                .with_filter_reloading();
+            let handle = lines.reload_handle();
+            let refilter = move |filter| handle.reload(filter).map_err(|error| error.to_string());
+            (lines.try_init(), Box::new(refilter))
+        }
     };
-    set.map_err(|_| SetUpFailed::Twice)
+    set.map_err(|_| SetUpFailed::Twice)?;
+    REFILTER.set(refilter).map_err(|_| SetUpFailed::Twice)
 }
 
 enum Lines {
@@ -91,7 +132,12 @@ mod tests {
         check("info", Ok(()));
         check("throughline=debug,warn", Ok(()));
         check("off", Ok(()));
+        check("throughline::relay", Ok(()));
+        check("warn,hyper=info", Ok(()));
+        check("", Ok(()));
         check("throughline=loud", Err(()));
+        check("inof", Err(()));
+        check("info,debgu", Err(()));
         check("=", Err(()));
     }
 }

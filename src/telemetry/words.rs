@@ -309,6 +309,52 @@ impl Word for Exchanged {
     }
 }
 
+/// Why a replica was ejected from the choice for new sessions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EjectedFor {
+    /// Nothing was sent: refused, unreachable, no handshake.
+    Unreached,
+    /// It was sent, and the connection ended or broke before an answer, or none came in time.
+    Unanswered,
+}
+
+impl Word for EjectedFor {
+    const ALL: &'static [Self] = &[Self::Unreached, Self::Unanswered];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreached => "unreached",
+            Self::Unanswered => "unanswered",
+        }
+    }
+}
+
+/// What came of reading the configuration again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reloaded {
+    /// What it says now holds.
+    Applied,
+    /// What it says now holds, but for what needs a restart.
+    Partly,
+    /// It says what it said before.
+    Unchanged,
+    /// It is wrong; what held before still holds.
+    Refused,
+}
+
+impl Word for Reloaded {
+    const ALL: &'static [Self] = &[Self::Applied, Self::Partly, Self::Unchanged, Self::Refused];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Partly => "partly",
+            Self::Unchanged => "unchanged",
+            Self::Refused => "refused",
+        }
+    }
+}
+
 /// Why a client was refused before its request reached an upstream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turned {
@@ -400,6 +446,8 @@ mod tests {
         check::<Dropped>(4);
         check::<EvictedBy>(2);
         check::<Exchanged>(7);
+        check::<EjectedFor>(2);
+        check::<Reloaded>(4);
         check::<Turned>(12);
         check::<Reason>(10);
         check::<LossCause>(5);

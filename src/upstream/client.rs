@@ -282,11 +282,14 @@ impl<N: Net> Client<N> {
         outcome.inspect_err(|_| to.note_trouble())
     }
 
-    /// Closes connections to this replica that were idle for too long. Answers how many stay.
+    /// Closes connections to this replica that were idle for too long, by the bounds of this client. Answers how many
+    /// stay.
     pub fn sweep(&self, replica: &Replica) -> usize {
-        replica
-            .slot::<Pool<Transport<N::Io>>>()
-            .map_or(0, |pool| pool.sweep(Instant::now()))
+        let settings = &self.exchange;
+        replica.slot::<Pool<Transport<N::Io>>>().map_or(0, |pool| {
+            pool.set_bounds(settings.idle_connections_max, settings.idle_timeout);
+            pool.sweep(Instant::now())
+        })
     }
 
     /// A GET is not counted: it is a session's standing stream, which the bounds on sessions bound, and would be

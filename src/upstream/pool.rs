@@ -6,6 +6,7 @@
 //! Next: `upstream/scratch.rs`.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use tokio::time::Instant;
 /// Idle connections to one replica.
 pub(super) struct Pool<C> {
     idle: Mutex<VecDeque<Idle<C>>>,
-    connections_max: usize,
-    idle_max: Duration,
+    connections_max: AtomicUsize,
+    idle_max_ms: AtomicU64,
 }
 
 struct Idle<C> {
@@ -28,9 +29,15 @@ impl<C> Pool<C> {
     pub(super) fn new(connections_max: usize, idle_max: Duration) -> Self {
         Self {
             idle: Mutex::new(VecDeque::new()),
-            connections_max,
-            idle_max,
+            connections_max: AtomicUsize::new(connections_max),
+            idle_max_ms: AtomicU64::new(millis(idle_max)),
         }
+    }
+
+    /// From now on it keeps so many for so long. What is too much goes when connections come and go.
+    pub(super) fn set_bounds(&self, connections_max: usize, idle_max: Duration) {
+        self.connections_max.store(connections_max, Ordering::Relaxed);
+        self.idle_max_ms.store(millis(idle_max), Ordering::Relaxed);
     }
 
     /// The connection that became idle last, if that was no longer ago than `idle_max`.
@@ -52,7 +59,7 @@ impl<C> Pool<C> {
                 connection,
                 since: now,
             });
-            if idle.len() > self.connections_max {
+            if idle.len() > self.connections_max.load(Ordering::Relaxed) {
                 idle.pop_front()
             } else {
                 None
@@ -72,7 +79,8 @@ impl<C> Pool<C> {
     }
 
     fn expire(&self, idle: &mut VecDeque<Idle<C>>, now: Instant) -> VecDeque<Idle<C>> {
-        let expired = idle.partition_point(|old| age(old, now) > self.idle_max);
+        let idle_max = Duration::from_millis(self.idle_max_ms.load(Ordering::Relaxed));
+        let expired = idle.partition_point(|old| age(old, now) > idle_max);
         if expired == 0 {
             return VecDeque::new();
         }
@@ -84,6 +92,10 @@ impl<C> Pool<C> {
     fn locked<R>(&self, change: impl FnOnce(&mut VecDeque<Idle<C>>) -> R) -> R {
         change(&mut self.idle.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn age<C>(idle: &Idle<C>, now: Instant) -> Duration {
@@ -164,5 +176,18 @@ mod tests {
             &[(0, Put(1)), (61, take(99, None)), (61, Sweep { left: 0 })],
         );
         check(0, 60, &[(0, Put(1)), (0, take(60, None))]);
+    }
+
+    #[test]
+    fn bounds_may_change() {
+        let pool = Pool::new(9, Duration::from_secs(60));
+        let start = Instant::now();
+        for connection in 0..4 {
+            pool.put(connection, start);
+        }
+        pool.set_bounds(2, Duration::from_secs(5));
+        pool.put(4, start + Duration::from_secs(1));
+        assert_eq!(pool.sweep(start + Duration::from_secs(1)), 4, "one in, one out");
+        assert_eq!(pool.sweep(start + Duration::from_secs(6)), 1);
     }
 }

@@ -1,5 +1,6 @@
 //! Active health checks: one loop for each replica, which also closes its old idle connections.
-//! Law: a change of condition is logged once; a failed probe is the replica's trouble, never session loss by itself.
+//! Law: a change of condition is logged once, with upstream, replica and reason; a failed probe is the replica's
+//! trouble, never session loss by itself. The first probe is sent at once: until it has come back nothing is known.
 //! Cancel-safe at its one await over a timer or a probe: dropping the future is how it is stopped.
 //! Absent on purpose: the judgement (`routing/health.rs`) and metrics (the callback's).
 //! Next: `relay/mod.rs`.
@@ -14,6 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::config::resolved::{Health, Probe};
 use crate::net::Net;
+use crate::routing::ejection::{Proof, Proved};
 use crate::routing::health::{Finding, Judge, Transition};
 use crate::routing::{Condition, Replica};
 use crate::upstream::backoff::share;
@@ -28,26 +30,42 @@ const INTERVAL_MIN: Duration = Duration::from_millis(1);
 /// Longest time between two probes: a day, which no clock overflows by.
 const INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Who is watched, and how.
+pub struct Watched {
+    /// The upstream's name, for logs.
+    pub upstream: Box<str>,
+    /// The replica.
+    pub replica: Arc<Replica>,
+    /// How it is probed.
+    pub health: Health,
+    /// 64 random bits, so that many replicas are not probed at one moment.
+    pub phase: u64,
+}
+
 /// What one probe of a replica found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Probed {
-    /// Whether it passed.
-    pub finding: Finding,
+    /// Whether it passed; what is wrong if not.
+    pub outcome: Result<Proof, String>,
     /// How long it took.
     pub took: Duration,
     /// Whether the replica's condition changed by it.
     pub transition: Option<Transition>,
 }
 
-/// Probes one replica until dropped. `phase` is 64 random bits, so that many replicas are not probed at one moment;
-/// the first probe comes within one interval.
+/// Probes one replica until dropped: at once, then once in each interval. `on` is told after each tick, also where
+/// nothing is probed: then with nothing.
 pub async fn watch<N: Net>(
     client: Arc<Client<N>>,
-    replica: Arc<Replica>,
-    health: Health,
-    phase: u64,
-    on: impl Fn(&Replica, Probed) + Send,
+    watched: Watched,
+    on: impl Fn(&Replica, Option<Probed>) + Send,
 ) -> Infallible {
+    let Watched {
+        upstream,
+        replica,
+        health,
+        phase,
+    } = watched;
     let every = match health.probe {
         Probe::Off => SWEEP_INTERVAL,
         Probe::Connect | Probe::Http(_) => health.interval.clamp(INTERVAL_MIN, INTERVAL_MAX),
@@ -56,34 +74,48 @@ pub async fn watch<N: Net>(
     let mut ticks = interval_at(Instant::now() + share(every, phase), every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
         client.sweep(&replica);
         let started = Instant::now();
-        let Some(finding) = probe(&client, &replica, &health).await else {
-            continue;
-        };
-        let transition = judge.note(finding);
-        if let Some(transition) = transition {
-            replica.set_condition(transition.to);
-            tell(&replica, transition);
-        }
-        on(
-            &replica,
+        let probed = probe(&client, &replica, &health).await.map(|outcome| {
+            let finding = match &outcome {
+                Ok(proof) => {
+                    tell_proved(&upstream, &replica, replica.proved(*proof));
+                    Finding::Passed
+                }
+                Err(error) => {
+                    replica.note_error(error);
+                    Finding::Failed
+                }
+            };
+            let transition = judge.note(finding);
+            if let Some(transition) = transition {
+                replica.set_condition(transition.to);
+                tell(&upstream, &replica, transition, &outcome);
+            }
             Probed {
-                finding,
+                outcome,
                 took: started.elapsed(),
                 transition,
-            },
-        );
+            }
+        });
+        on(&replica, probed);
+        ticks.tick().await;
     }
 }
 
 /// One probe; nothing if none is configured.
-async fn probe<N: Net>(client: &Client<N>, replica: &Arc<Replica>, health: &Health) -> Option<Finding> {
+async fn probe<N: Net>(
+    client: &Client<N>,
+    replica: &Arc<Replica>,
+    health: &Health,
+) -> Option<Result<Proof, String>> {
     let deadline = Deadline::after(health.timeout);
-    let passed = match &health.probe {
+    let outcome = match &health.probe {
         Probe::Off => return None,
-        Probe::Connect => client.dial(replica, deadline).await.is_ok(),
+        Probe::Connect => match client.dial(replica, deadline).await {
+            Ok(_) => Ok(Proof::Connected),
+            Err(cause) => Err(cause.to_string()),
+        },
         Probe::Http(path) => {
             let request = Outgoing {
                 method: Method::GET,
@@ -94,26 +126,39 @@ async fn probe<N: Net>(client: &Client<N>, replica: &Arc<Replica>, health: &Heal
                 body: Bytes::new(),
             };
             match client.send_afresh(replica, request, deadline).await {
-                Ok(incoming) => incoming.head.status.is_success(),
-                Err(_) => false,
+                Ok(incoming) if incoming.head.status.is_success() => Ok(Proof::Answered),
+                Ok(incoming) => Err(format!("{path} answered {}", incoming.head.status.as_u16())),
+                Err(error) => Err(error.to_string()),
             }
         }
     };
-    if passed {
-        return Some(Finding::Passed);
+    if outcome.is_err() {
+        replica.note_trouble();
     }
-    replica.note_trouble();
-    Some(Finding::Failed)
+    Some(outcome)
 }
 
-fn tell(replica: &Replica, transition: Transition) {
+fn tell(upstream: &str, replica: &Replica, transition: Transition, outcome: &Result<Proof, String>) {
     let Transition { to, after } = transition;
-    match to {
-        Condition::Healthy => {
-            tracing::info!(replica = %replica.authority(), probes = after, "replica became healthy");
+    match (to, outcome) {
+        (Condition::Healthy, Ok(_) | Err(_)) => {
+            tracing::info!(upstream, replica = %replica.authority(), probes = after, "replica became healthy");
         }
-        Condition::Unhealthy => {
-            tracing::warn!(replica = %replica.authority(), probes = after, "replica became unhealthy");
+        (Condition::Unhealthy, Err(error)) => {
+            tracing::warn!(upstream, replica = %replica.authority(), probes = after, %error, "replica became unhealthy");
+        }
+        (Condition::Unhealthy, Ok(_)) => {
+            tracing::warn!(upstream, replica = %replica.authority(), probes = after, "replica became unhealthy");
+        }
+    }
+}
+
+/// Says that an ejection is over, if it is.
+pub fn tell_proved(upstream: &str, replica: &Replica, proved: Proved) {
+    match proved {
+        Proved::Nothing => {}
+        Proved::Returned => {
+            tracing::info!(upstream, replica = %replica.authority(), "replica takes new sessions again");
         }
     }
 }
@@ -133,6 +178,9 @@ mod tests {
             timeout,
             fall: 3,
             rise: 2,
+            eject_after: 0,
+            eject_time: interval,
+            eject_time_max: interval,
         }
     }
 
@@ -144,24 +192,34 @@ mod tests {
         let replica = replica();
         let told = Arc::new(Mutex::new(Vec::new()));
         let teller = Arc::clone(&told);
-        let on = move |_: &Replica, probed: Probed| {
-            teller.lock().unwrap().push((probed.finding, probed.transition))
+        let on = move |_: &Replica, probed: Option<Probed>| {
+            let probed = probed.expect("it is probed");
+            teller
+                .lock()
+                .unwrap()
+                .push((probed.outcome.is_ok(), probed.transition))
         };
-        let watched = watch(
-            client,
-            Arc::clone(&replica),
-            health(Probe::Connect),
-            u64::MAX / 2,
-            on,
-        );
-        let watching = tokio::spawn(watched);
+        let watched = Watched {
+            upstream: "tools".into(),
+            replica: Arc::clone(&replica),
+            health: health(Probe::Connect),
+            phase: u64::MAX / 2,
+        };
+        let watching = tokio::spawn(watch(client, watched, on));
         tokio::task::yield_now().await;
-        let mut conditions = Vec::new();
-        for _ in 0..8 {
+        assert_eq!(told.lock().unwrap().len(), 1, "the first probe is sent at once");
+        assert!(!replica.is_vouched());
+        let mut conditions = vec![replica.condition()];
+        for _ in 0..7 {
             advance(Duration::from_secs(5)).await;
             tokio::task::yield_now().await;
             conditions.push(replica.condition());
         }
+        assert!(replica.is_vouched());
+        assert_eq!(
+            replica.last_error().as_deref(),
+            Some("the connection was refused")
+        );
         watching.abort();
         let (up, down) = (Condition::Healthy, Condition::Unhealthy);
         assert_eq!(conditions, [up, up, down, down, down, down, up, up]);
@@ -182,7 +240,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_probe_by_http_wants_a_2xx_from_its_own_connection() {
-        let check = async |answer: &str, expected: Finding| {
+        let check = async |answer: &str, expected: Result<Proof, &str>| {
             let backend = Backend::start(vec![vec![Step::Take, say(answer)]]).await;
             let found = probe(
                 &client(None),
@@ -190,20 +248,37 @@ mod tests {
                 &health(Probe::Http("/healthz".into())),
             )
             .await;
-            assert_eq!(found, Some(expected), "{answer:?}");
+            let found = found.expect("it is probed");
+            assert_eq!(
+                found.as_ref().map_err(String::as_str).copied(),
+                expected,
+                "{answer:?}"
+            );
             assert_eq!(*backend.taken.lock().unwrap(), ["0: GET /healthz HTTP/1.1"]);
-            assert_eq!(backend.replica.troubles(), u64::from(expected == Finding::Failed));
+            assert_eq!(backend.replica.troubles(), u64::from(expected.is_err()));
             assert_eq!(backend.replica.in_flight(), 0);
         };
-        check("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", Finding::Passed).await;
-        check("HTTP/1.1 204 No Content\r\n\r\n", Finding::Passed).await;
-        check("HTTP/1.1 302 Found\r\ncontent-length: 0\r\n\r\n", Finding::Failed).await;
         check(
-            "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n",
-            Finding::Failed,
+            "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+            Ok(Proof::Answered),
         )
         .await;
-        check("", Finding::Failed).await;
+        check("HTTP/1.1 204 No Content\r\n\r\n", Ok(Proof::Answered)).await;
+        check(
+            "HTTP/1.1 302 Found\r\ncontent-length: 0\r\n\r\n",
+            Err("/healthz answered 302"),
+        )
+        .await;
+        check(
+            "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n",
+            Err("/healthz answered 503"),
+        )
+        .await;
+        check(
+            "",
+            Err("sent, outcome unknown: the backend closed the connection before it answered"),
+        )
+        .await;
     }
 
     #[tokio::test]

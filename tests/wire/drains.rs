@@ -121,6 +121,27 @@ fn a_call_that_runs_too_long_is_told() {
     assert_eq!(proxy.exit_code(), 5);
 }
 
+/// A second signal is somebody who will not wait: what runs is told at once, then the process ends.
+#[test]
+fn a_second_signal_cuts_the_drain_short_and_calls_are_told() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &["server.drain_max=1h"]);
+    let session = Session::open(&proxy, &backend);
+    let (mut client, mut exchange) = session.streaming_call(&backend, "1");
+    let mut waiting = session.post(&call("2"));
+    let _unanswered = backend.next_of("POST");
+    proxy.terminate();
+    exchange.event(&note(1));
+    message(&mut client, &note(1));
+    proxy.signal("-TERM");
+    let error = client.event();
+    assert_eq!(failed(error.data(), "1"), ("owner_lost".into(), "unknown".into()));
+    client.ended();
+    let whole = waiting.whole();
+    assert_eq!(failed(&whole.body, "2"), ("owner_lost".into(), "unknown".into()));
+    assert_eq!(proxy.exit_code(), 5);
+}
+
 /// The same for a call whose head has not come: an error, not a lost connection (which kills some clients).
 #[test]
 fn a_call_without_a_head_that_runs_too_long_is_told() {

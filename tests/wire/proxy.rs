@@ -100,18 +100,36 @@ impl Proxy {
     }
 
     fn line(&self, message: &str, matches: impl Fn(&Value) -> bool) -> Value {
-        let is_it = |line: &Value| line["message"].as_str() == Some(message) && matches(line);
+        self.wait_for(message, |line| {
+            line["message"].as_str() == Some(message) && matches(line)
+        })
+    }
+
+    fn wait_for(&self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         let mut seen = self.seen.borrow_mut();
-        if let Some(at) = seen.iter().position(is_it) {
+        if let Some(at) = seen.iter().position(&is_it) {
             return seen.remove(at);
         }
         loop {
             match self.lines.recv_timeout(DEADLINE) {
                 Ok(line) if is_it(&line) => return line,
                 Ok(line) => seen.push(line),
-                Err(_) => panic!("no line `{message}` came; these did:\n{}", listing(&seen)),
+                Err(_) => panic!("no line `{what}` came; these did:\n{}", listing(&seen)),
             }
         }
+    }
+
+    /// The next line in which this field says this.
+    pub(crate) fn logged_with(&self, field: &str, says: &str) -> Value {
+        self.wait_for(&format!("{field}={says}"), |line| {
+            line[field].as_str() == Some(says)
+        })
+    }
+
+    /// Whether such a line was among those that came while a test waited for others.
+    pub(crate) fn has_logged(&self, message: &str) -> bool {
+        let seen = self.seen.borrow();
+        seen.iter().any(|line| line["message"].as_str() == Some(message))
     }
 
     /// The next line with this message that is about this session.
@@ -126,11 +144,28 @@ impl Proxy {
 
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
+        self.signal("-TERM");
+        self.logged("drain began");
+    }
+
+    /// The process's id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, which: &str) {
         let told = Command::new("kill")
-            .args(["-TERM", &self.child.id().to_string()])
+            .args([which, &self.child.id().to_string()])
             .status();
         assert!(told.expect("kill runs").success());
-        self.logged("drain began");
+    }
+
+    /// Where the operator looks. Call: once.
+    pub(crate) fn operator(&self) -> SocketAddr {
+        let line = self.logged("listening for the operator");
+        let address = line["address"].as_str().expect("an address");
+        address.parse().expect("an address")
     }
 
     /// Waits for its end and answers its exit code.

@@ -19,6 +19,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
+use crate::config::live::Live;
+use crate::config::resolved::Upstream;
+use crate::config::{self, Flags};
 use crate::downstream::endpoint::Routes;
 use crate::downstream::front::{Bodies, Drain, Front, Limits, Link, Seats};
 use crate::downstream::http_task;
@@ -215,9 +218,9 @@ impl Bench {
         let drain = Arc::new(Drain::default());
         let front = Arc::new(Front {
             answers: script,
-            routes: Routes::new(["/other", "/mcp"].into_iter().map(Into::into)),
-            gate: HostGate::new(([127, 0, 0, 1], 8080).into(), &[], &[]),
-            limits: LIMITS,
+            routes: live(routes()),
+            gate: live(HostGate::new(([127, 0, 0, 1], 8080).into(), &[], &[])),
+            limits: live(LIMITS),
             drain: Arc::clone(&drain),
             instruments: Arc::new(Instruments::new(&[])),
             bodies: Bodies::new(0),
@@ -347,4 +350,24 @@ pub(crate) fn request(host: &str, path: &str, body: &'static str) -> Request<Ful
     Request::post(format!("https://{host}{path}"))
         .body(Full::from(body))
         .unwrap()
+}
+
+/// Two upstreams: `/other`, then `/mcp`.
+fn routes() -> Routes {
+    let flags = Flags {
+        upstreams: vec!["http://127.0.0.1:9/mcp".into()],
+        ..Flags::default()
+    };
+    let (config, _) = config::read_in(&flags, &|_| None).unwrap();
+    let upstream = |path: &str| {
+        Arc::new(Upstream {
+            path: path.into(),
+            ..Upstream::clone(&config.upstreams[0])
+        })
+    };
+    Routes::new(&[upstream("/other"), upstream("/mcp")])
+}
+
+fn live<T>(value: T) -> Arc<Live<T>> {
+    Arc::new(Live::new(Arc::new(value)))
 }

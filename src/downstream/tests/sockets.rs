@@ -50,25 +50,7 @@ enum Cover {
 impl Bed {
     /// A server whose settings are these `KEY=VALUE`.
     fn new(cover: Cover, settings: &[&str]) -> Self {
-        let flags = Flags {
-            upstreams: vec!["http://127.0.0.1:9/mcp".into()],
-            set: settings.iter().map(|&setting| setting.into()).collect(),
-            ..Flags::default()
-        };
-        let (mut config, _) = config::read_in(&flags, &|_| None).unwrap();
-        config.listeners.truncate(1);
-        config.listeners[0].address = ([127, 0, 0, 1], 0).into();
-        let mut files = None;
-        let certificate = (cover == Cover::Tls).then(|| {
-            let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-            let directory = Scratch::new();
-            config.listeners[0].tls = Some(config::resolved::TlsFiles {
-                certificate: directory.write("certificate.pem", &made.cert.pem()),
-                key: directory.write("key.pem", &made.signing_key.serialize_pem()),
-            });
-            files = Some(directory);
-            made
-        });
+        let (config, certificate, _files) = configured(cover, settings);
         let (script, seen) = Script::new();
         let instruments = Arc::new(Instruments::new(&[]));
         let serving = serve(&Arc::new(Tcp::new()), &config, &script, &instruments).unwrap();
@@ -80,6 +62,15 @@ impl Bed {
             at,
             certificate,
         }
+    }
+
+    /// Another configuration holds from now on.
+    fn reconfigure(&mut self, cover: Cover, settings: &[&str]) {
+        let (config, certificate, _files) = configured(cover, settings);
+        let terms = self.serving.terms();
+        terms.room().unwrap();
+        terms.put_in_force(terms.prepare(&config).unwrap());
+        self.certificate = certificate;
     }
 
     async fn connect(&self) -> TcpStream {
@@ -106,6 +97,37 @@ impl Bed {
     fn turned(&self, why: Turned) -> u64 {
         self.instruments.refused.of(why).get()
     }
+}
+
+/// A configuration with these `KEY=VALUE`, and its certificate.
+fn configured(
+    cover: Cover,
+    settings: &[&str],
+) -> (
+    config::resolved::Config,
+    Option<rcgen::CertifiedKey<rcgen::KeyPair>>,
+    Option<Scratch>,
+) {
+    let flags = Flags {
+        upstreams: vec!["http://127.0.0.1:9/mcp".into()],
+        set: settings.iter().map(|&setting| setting.into()).collect(),
+        ..Flags::default()
+    };
+    let (mut config, _) = config::read_in(&flags, &|_| None).unwrap();
+    config.listeners.truncate(1);
+    config.listeners[0].address = ([127, 0, 0, 1], 0).into();
+    let mut files = None;
+    let certificate = (cover == Cover::Tls).then(|| {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let directory = Scratch::new();
+        config.listeners[0].tls = Some(config::resolved::TlsFiles {
+            certificate: directory.write("certificate.pem", &made.cert.pem()),
+            key: directory.write("key.pem", &made.signing_key.serialize_pem()),
+        });
+        files = Some(directory);
+        made
+    });
+    (config, certificate, files)
 }
 
 /// A directory that goes when the test has ended.
@@ -439,3 +461,44 @@ async fn an_idle_http2_connection_goes_with_the_drain() {
     );
     soon(bed.serving.closed()).await;
 }
+
+/// A reload: names and bounds hold for the next request of whoever is connected, certificates for the next connection.
+#[tokio::test]
+async fn new_terms_hold_for_what_comes_and_nothing_is_cut() {
+    const ASKED: &[u8] = b"POST /mcp HTTP/1.1\r\nhost: new.example\r\ncontent-length: 0\r\n\r\n";
+    let status = async |client: &mut (dyn AsyncReadWrite + Unpin)| {
+        client.write_all(ASKED).await.unwrap();
+        let mut text = Vec::new();
+        while !text.ends_with(b"\r\n\r\n") {
+            text.push(soon(client.read_u8()).await.unwrap());
+        }
+        let text = String::from_utf8(text).unwrap().to_ascii_lowercase();
+        let length = text.split_once("content-length: ").unwrap().1;
+        let length: usize = length.split("\r\n").next().unwrap().parse().unwrap();
+        let mut body = vec![0; length];
+        soon(client.read_exact(&mut body)).await.unwrap();
+        text[9..12].to_owned()
+    };
+    let mut bed = Bed::new(Cover::Tls, &[]);
+    let mut open = bed.shake_hands(&[]).await;
+    assert_eq!(status(&mut open).await, "421");
+    bed.reconfigure(Cover::Tls, &["server.allowed_hosts=new.example"]);
+    assert_eq!(status(&mut open).await, "200");
+    // The client trusts the new certificate alone.
+    let mut next = bed.shake_hands(&[]).await;
+    assert_eq!(status(&mut next).await, "200");
+    // From TLS to plain, and a bound on connections: who is there stays.
+    bed.reconfigure(
+        Cover::Plain,
+        &["server.allowed_hosts=new.example", "server.connections_max=3"],
+    );
+    let mut plain = bed.connect().await;
+    assert_eq!(status(&mut plain).await, "200");
+    let mut refused = Vec::new();
+    soon(bed.connect().await.read_to_end(&mut refused)).await.unwrap();
+    assert!(refused.starts_with(b"HTTP/1.1 503"), "{refused:?}");
+    assert_eq!(status(&mut open).await, "200");
+}
+
+trait AsyncReadWrite: tokio::io::AsyncRead + tokio::io::AsyncWrite {}
+impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite> AsyncReadWrite for T {}

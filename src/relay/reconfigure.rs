@@ -1,0 +1,202 @@
+//! Another configuration put in force while everything runs: replicas come and go, times and bounds change.
+//! Law: everything that can fail is tried before anything changes; then nothing fails, and no stream is touched.
+//! A replica that is not configured any more is drained, and never cut. Whoever reads a setting has the old one or the
+//! new one; what began under the old one (a timer that runs) ends under it.
+//! Next: `replica_drain.rs`.
+
+use std::sync::Arc;
+
+use tracing::info;
+
+use crate::config::live::{Full, Live};
+use crate::config::resolved::{Scheme, Upstream};
+use crate::net::Authority;
+use crate::net::tls::TlsProblem;
+use crate::pure::keys::KeyRing;
+use crate::relay::Relay;
+use crate::relay::pool::Pool;
+use crate::relay::world::World;
+use crate::routing::{Duty, Replica};
+use crate::telemetry::instruments::UpstreamInstruments;
+use crate::upstream::Client;
+
+/// Whether the files that an upstream's TLS is made of have changed since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TlsFiles {
+    /// They say what they said.
+    Same,
+    /// They don't.
+    Changed,
+}
+
+/// Why a configuration can't be put in force.
+#[derive(Debug)]
+pub enum NotInForce {
+    /// TLS towards an upstream can't be set up.
+    Tls(TlsProblem),
+    /// A setting was changed too often for one process.
+    TooOften,
+}
+
+impl From<Full> for NotInForce {
+    fn from(Full: Full) -> Self {
+        Self::TooOften
+    }
+}
+
+/// A configuration of one upstream that can be put in force.
+pub struct Prepared<W: World> {
+    config: Arc<Upstream>,
+    client: Option<Arc<Client<W::Net>>>,
+}
+
+/// What an upstream's new configuration means for its probers.
+#[derive(Debug, Default)]
+pub struct Changed {
+    /// Replicas that are probed from now on.
+    pub came: Vec<Arc<Replica>>,
+    /// Replicas that are probed no more.
+    pub went: Vec<Arc<Replica>>,
+    /// Whether the others are probed anew, in another way.
+    pub probing: Probing,
+}
+
+/// Whether how replicas are probed has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Probing {
+    /// It has not.
+    #[default]
+    AsBefore,
+    /// It has.
+    Anew,
+}
+
+impl<W: World> Pool<W> {
+    /// Makes everything that a new configuration needs; nothing has changed then.
+    ///
+    /// # Errors
+    /// [`NotInForce`].
+    pub fn prepare(&self, config: &Arc<Upstream>, files: TlsFiles) -> Result<Prepared<W>, NotInForce> {
+        let old = self.config();
+        let is_https = |upstream: &Upstream| upstream.replicas.iter().any(|one| one.scheme == Scheme::Https);
+        // Those that leave are still spoken to.
+        let mut all = Upstream::clone(config);
+        let leaving = self.table.replicas().into_iter().chain(self.table.leaving());
+        all.replicas.extend(leaving.map(|one| one.config().clone()));
+        let as_before = config.exchange == old.exchange
+            && config.tls == old.tls
+            && (is_https(old) || !is_https(config))
+            && (files == TlsFiles::Same || !is_https(&all));
+        let client = if as_before {
+            None
+        } else {
+            Live::room(&self.client)?;
+            let client = Client::for_upstream(Arc::clone(self.world.net()), &all);
+            Some(Arc::new(client.map_err(NotInForce::Tls)?))
+        };
+        Live::room(&self.config)?;
+        Ok(Prepared {
+            config: Arc::clone(config),
+            client,
+        })
+    }
+}
+
+impl<W: World> Relay<W> {
+    /// Makes the pool of an upstream that comes; nothing has changed then.
+    ///
+    /// # Errors
+    /// [`NotInForce`].
+    pub fn make_pool(
+        &self,
+        number: usize,
+        config: &Arc<Upstream>,
+        instruments: Arc<UpstreamInstruments>,
+    ) -> Result<Arc<Pool<W>>, NotInForce> {
+        Live::room(&self.pools)?;
+        let world = Arc::clone(&self.world);
+        let pool = Pool::new(number, Arc::clone(config), world, instruments).map_err(NotInForce::Tls)?;
+        Ok(Arc::new(pool))
+    }
+
+    /// Adds the pools of upstreams that came, in the order of their numbers.
+    pub fn add_pools(&self, came: &[Arc<Pool<W>>]) {
+        if !came.is_empty() {
+            // There was room a moment ago, and there is one writer.
+            let _ = Live::put(&self.pools, Arc::new([self.pools(), came].concat()));
+        }
+    }
+
+    /// Drains the replicas of which the configuration says so, and takes the drains back that it said before. What the
+    /// operator ordered stays. Call: within a tokio runtime.
+    pub fn drain_as_said(self: &Arc<Self>, pool: &Arc<Pool<W>>, before: &[Authority]) {
+        let now = &pool.config().drained;
+        for replica in pool.table.replicas() {
+            let said = |list: &[Authority]| list.contains(replica.authority());
+            match (said(before), said(now)) {
+                (false, true) => {
+                    self.drain_replica(pool, &replica);
+                }
+                (true, false) => {
+                    self.undrain_replica(pool, &replica);
+                }
+                (true, true) | (false, false) => {}
+            }
+        }
+    }
+
+    /// Whether other keys can be put in force.
+    ///
+    /// # Errors
+    /// [`NotInForce::TooOften`].
+    pub fn room_for_keys(&self) -> Result<(), NotInForce> {
+        Ok(Live::room(&self.keys)?)
+    }
+
+    /// New ids are made with other keys. The old ring stays in memory until the process ends.
+    pub fn set_keys(&self, keys: KeyRing) {
+        // There was room a moment ago, and there is one writer.
+        let _ = Live::put(&self.keys, Arc::new(keys));
+    }
+
+    /// Puts a prepared configuration in force. Call: within a tokio runtime.
+    pub fn put_in_force(self: &Arc<Self>, pool: &Arc<Pool<W>>, prepared: Prepared<W>) -> Changed {
+        let Prepared { config, client } = prepared;
+        let old = Arc::clone(pool.config());
+        if *old == *config && client.is_none() {
+            return Changed::default();
+        }
+        let probing = if client.is_some() || old.health != config.health {
+            Probing::Anew
+        } else {
+            Probing::AsBefore
+        };
+        // There was room a moment ago, and there is one writer.
+        if let Some(client) = client {
+            let _ = Live::put(&pool.client, client);
+        }
+        if *old != *config {
+            let _ = Live::put(&pool.config, Arc::clone(&config));
+        }
+        let swapped = pool.table.replace(config.balance, &config.replicas);
+        for replica in &swapped.came {
+            info!(upstream = %config.name, replica = %replica.authority(), "replica was added");
+            match replica.duty() {
+                Duty::Serving => {}
+                Duty::Draining | Duty::Drained => {
+                    self.undrain_replica(pool, replica);
+                }
+            }
+        }
+        self.drain_as_said(pool, &old.drained);
+        for replica in &swapped.went {
+            info!(upstream = %config.name, replica = %replica.authority(), "replica was taken out of the configuration");
+            self.drain_replica(pool, replica);
+        }
+        Changed {
+            came: swapped.came,
+            went: swapped.went,
+            probing,
+        }
+    }
+}
