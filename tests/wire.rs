@@ -30,6 +30,8 @@ mod gone;
 mod ids;
 #[path = "wire/listening.rs"]
 mod listening;
+#[path = "wire/polling.rs"]
+mod polling;
 #[path = "wire/requests.rs"]
 mod requests;
 #[path = "wire/restarts.rs"]

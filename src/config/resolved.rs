@@ -235,6 +235,19 @@ pub struct Stream {
     pub event_bytes_max: usize,
     /// Whether sessions before 2025-11-25 get an early cursor by a `ping` event (`early_cursor`).
     pub early_cursor: EarlyCursor,
+    /// What a backend that ends an answer's stream early, to be polled, means to the client (`polling`).
+    pub polling: Polling,
+    /// How long a backend is asked again for the rest of an answer without a sign of life (`reattach_max`).
+    pub reattach_max: Duration,
+}
+
+/// Who polls where a backend ends the stream of an unfinished answer (wire contract, section 7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Polling {
+    /// The client: its connection ends likewise, and its resume makes the proxy ask the backend.
+    Pass,
+    /// The proxy: the client is held meanwhile.
+    Hold,
 }
 
 /// Whether sessions of older revisions get an early cursor.

@@ -10,8 +10,8 @@ use super::pem;
 use super::replica::{self, NotAReplica};
 use super::report::Origin;
 use super::resolved::{
-    Balance, EarlyCursor, Exchange, Health, Probe, Replica, Scheme, Session, Sessions, Stream, Upstream,
-    UpstreamTls,
+    Balance, EarlyCursor, Exchange, Health, Polling, Probe, Replica, Scheme, Session, Sessions, Stream,
+    Upstream, UpstreamTls,
 };
 
 /// The header fields that make up a credential if nothing is said (wire contract, section 9).
@@ -322,6 +322,8 @@ fn stream(fields: &mut Fields<'_, '_>, replay_memory: usize) -> Stream {
         Some(true) | None => EarlyCursor::On,
         Some(false) => EarlyCursor::Off,
     };
+    let polling = [("pass", Polling::Pass), ("hold", Polling::Hold)];
+    let polling = fields.word("polling", &polling).unwrap_or(Polling::Pass);
     let stream = Stream {
         keepalive: fields.time("keepalive", bounds::KEEPALIVE),
         retry: fields.time("retry", bounds::RETRY),
@@ -332,6 +334,8 @@ fn stream(fields: &mut Fields<'_, '_>, replay_memory: usize) -> Stream {
         replay_age_max: fields.time("replay_age_max", bounds::REPLAY_AGE),
         event_bytes_max: fields.size("event_bytes_max", bounds::EVENT_BYTES),
         early_cursor,
+        polling,
+        reattach_max: fields.time("reattach_max", bounds::REATTACH),
     };
     check::stream(fields, &stream, replay_memory);
     stream

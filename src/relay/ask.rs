@@ -100,6 +100,7 @@ impl<W: World> StreamTask<W> {
                 | Source::Reading(_)
                 | Source::Draining(..)
                 | Source::Waiting { .. }
+                | Source::Polled { .. }
                 | Source::Over => self.ask_standalone(asked, waiting),
             },
         }
@@ -283,6 +284,7 @@ impl<W: World> StreamTask<W> {
         self.log.hold(Some(awaited.from));
         self.agent = awaited.agent;
         self.reader = Some(Reader::new(sink, awaited.from, first_words, now));
+        self.client_came_to_poll(now);
         if self.name == StreamName::Get && self.relay.running.is_draining() {
             self.send_away(self.relay.jittered_retry_ms(&self.session), now);
         }

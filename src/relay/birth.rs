@@ -9,7 +9,7 @@ use crate::pure::epoch::{Epoch, Seq};
 use crate::pure::event_id::{IdPrefix, StreamName};
 use crate::pure::log::Millis;
 use crate::pure::session::Full;
-use crate::pure::stream::{Agent, Life};
+use crate::pure::stream::{Agent, Life, Trail};
 use crate::relay::Relay;
 use crate::relay::intake::{Counts, Spill};
 use crate::relay::mailbox::Mailbox;
@@ -71,6 +71,7 @@ impl<W: World> StreamTask<W> {
             epoch,
             bounds: session.bounds(),
         };
+        let trail = Trail::new(session.trail_depth(&name));
         let log = relay
             .world
             .store()
@@ -90,6 +91,9 @@ impl<W: World> StreamTask<W> {
             source,
             backoff: Backoff::new(REOPEN_BASE, REOPEN_CAP),
             gap: None,
+            trail,
+            pursuit: None,
+            news: 0,
             spill: Spill::default(),
             reader: None,
             awaited: None,

@@ -55,6 +55,7 @@ pub(crate) async fn initialize<W: World>(
     }
     let limit = pool.config.exchange.initialize_max;
     let from = call.peer;
+    let shown = call.headers.clone();
     let (seat, incoming) = match pool
         .send_any(from, None, Request::of(call), Deadline::after(limit))
         .await
@@ -80,6 +81,10 @@ pub(crate) async fn initialize<W: World>(
     match begin(relay, pool, seat, head.get(headers::SESSION_ID), answered) {
         Ok((token, response)) => {
             if let Some(token) = token {
+                if let Some(session) = relay.registry.find(&token) {
+                    // What the proxy asks by itself it asks with this, until the client shows something newer.
+                    session.keep_credential(&shown);
+                }
                 sent.insert(headers::SESSION_ID, token);
             }
             passing::json(sent, response)

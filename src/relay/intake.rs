@@ -11,7 +11,7 @@ use crate::pure::event_id::IdPrefix;
 use crate::pure::log::{EndMark, Entry, Full, Millis, Span, TakenBy};
 use crate::pure::rpc::classify_event;
 use crate::pure::sse::{Block, Text};
-use crate::pure::stream::{Agent, Dropped, Life, Take};
+use crate::pure::stream::{Agent, Dropped, Life, Take, Trail};
 use crate::store::StreamLog;
 use crate::telemetry::instruments::UpstreamInstruments;
 use crate::telemetry::words;
@@ -23,6 +23,7 @@ pub(crate) struct Intake<'a, L> {
     pub(crate) prefix: &'a [u8],
     pub(crate) spill: &'a mut Spill,
     pub(crate) counts: &'a mut Counts,
+    pub(crate) trail: &'a mut Trail,
     pub(crate) agent: Agent,
     pub(crate) now: Millis,
 }
@@ -30,22 +31,39 @@ pub(crate) struct Intake<'a, L> {
 impl<L: StreamLog> Intake<'_, L> {
     /// Takes one block of the backend's stream.
     pub(crate) fn take(&mut self, block: Block<'_>) {
+        if let Some(ms) = block.retry {
+            self.trail.retry_in(ms);
+        }
         let text = match block.text() {
             // An id or a `retry` without data is a cursor of the backend's, no event.
             Some(text) if !text.as_bytes().is_empty() => text,
-            Some(_) | None => return self.counts.drop(Dropped::Empty),
+            Some(_) | None => return self.leave_out(Dropped::Empty, block.id),
         };
         match self
             .life
             .take(&classify_event(text.as_bytes()), block.event, self.agent)
         {
-            Take::Append => self.append(EndMark::Open, block.event, text),
-            Take::AppendLast => self.append(EndMark::Last, block.event, text),
-            Take::Drop(why) => self.counts.drop(why),
+            Take::Append => self.append(EndMark::Open, block, text),
+            Take::AppendLast => self.append(EndMark::Last, block, text),
+            Take::Drop(why) => self.leave_out(why, block.id),
         }
     }
 
-    fn append(&mut self, end: EndMark, event: &[u8], data: Text<'_>) {
+    /// An event is left out; its id is a cursor all the same.
+    fn leave_out(&mut self, why: Dropped, id: Option<&[u8]>) {
+        self.counts.drop(why);
+        if let Some(id) = id {
+            self.trail.cursor_at(self.newest(), id);
+        }
+    }
+
+    /// The newest event that was taken, whether it is in the log or waits for room there.
+    fn newest(&self) -> Seq {
+        Seq::new(self.counts.last_pushed().get() + self.spill.len() as u64)
+    }
+
+    fn append(&mut self, end: EndMark, block: Block<'_>, data: Text<'_>) {
+        let event = block.event;
         let entry = Entry {
             prefix: self.prefix,
             end,
@@ -53,12 +71,14 @@ impl<L: StreamLog> Intake<'_, L> {
             data,
         };
         if !self.spill.is_empty() {
-            return self.spill.keep(end, event, data.as_bytes());
+            self.spill.keep(end, event, data.as_bytes());
+        } else {
+            match self.log.push(entry, self.now) {
+                Ok(seq) => self.counts.pushed(seq),
+                Err(Full) => self.spill.keep(end, event, data.as_bytes()),
+            }
         }
-        match self.log.push(entry, self.now) {
-            Ok(seq) => self.counts.pushed(seq),
-            Err(Full) => self.spill.keep(end, event, data.as_bytes()),
-        }
+        self.trail.event(self.newest(), block.id);
     }
 }
 
@@ -78,6 +98,11 @@ impl Spill {
     /// Whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
     }
 
     /// Keeps an event for later.

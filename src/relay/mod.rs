@@ -50,6 +50,7 @@ pub mod passing;
 mod patience;
 pub mod pool;
 mod post;
+mod pursue;
 mod reader;
 mod registry;
 mod running;

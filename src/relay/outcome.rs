@@ -32,8 +32,7 @@ impl<W: World> StreamTask<W> {
         self.source = Source::Over;
         match self.life.source_ended(how, self.session.revision.primes()) {
             AfterSource::Nothing => {}
-            // Polling on the backend's side is not built yet: the answer can't be had, and is said to be lost.
-            AfterSource::Poll => self.fail_open(Reason::UpstreamGap, now),
+            AfterSource::Poll => self.polled(now),
             AfterSource::Fail(reason) => self.fail_open(reason, now),
             AfterSource::Reopen(reason) => {
                 self.gap = Some(reason);
@@ -51,6 +50,10 @@ impl<W: World> StreamTask<W> {
 
     /// An upstream GET was answered.
     pub(crate) fn opened(&mut self, opened: Opened<W>, now: Millis) {
+        match self.name {
+            StreamName::Post(_) => return self.asked_again(opened, now),
+            StreamName::Get => {}
+        }
         match opened {
             Opened::Streaming(body) => {
                 self.backoff.succeed();
@@ -111,7 +114,7 @@ impl<W: World> StreamTask<W> {
     }
 
     /// Answers every open request with an error, the last with the end mark.
-    fn fail_open(&mut self, reason: Reason, now: Millis) {
+    pub(crate) fn fail_open(&mut self, reason: Reason, now: Millis) {
         let failure = Failure::Reset {
             reason,
             epoch: self.epoch,

@@ -55,6 +55,8 @@ pub(crate) struct Request {
     pub(crate) headers: HeaderMap,
     /// The body.
     pub(crate) body: Bytes,
+    /// The backend's own cursor, where its stream is asked again; a client's never reaches it.
+    pub(crate) cursor: Option<HeaderValue>,
 }
 
 /// Why there is no answer.
@@ -85,6 +87,7 @@ impl Request {
             query,
             headers,
             body,
+            cursor: None,
         }
     }
 
@@ -95,6 +98,7 @@ impl Request {
             query: None,
             headers,
             body,
+            cursor: None,
         }
     }
 }
@@ -168,6 +172,9 @@ impl<W: World> Pool<W> {
         deadline: Deadline,
     ) -> Result<BackendAnswer<W>, SendError> {
         headers::to_backend(&mut request.headers, replica.config(), session);
+        if let Some(cursor) = &request.cursor {
+            request.headers.insert(headers::LAST_EVENT_ID, cursor.clone());
+        }
         let target = match &request.query {
             None => std::borrow::Cow::Borrowed(replica.path()),
             Some(query) => std::borrow::Cow::Owned(join(replica.path(), query)),

@@ -19,6 +19,7 @@ use crate::pure::stream::attach::Patience;
 use crate::pure::stream::reset::{self, Listener};
 use crate::pure::stream::{Agent, Early, Greeting};
 use crate::relay::Relay;
+use crate::relay::headers;
 use crate::relay::mailbox::{Command, EndCause, Mailbox};
 use crate::relay::pool::Pool;
 use crate::relay::said::Note;
@@ -358,6 +359,10 @@ impl<W: World> Session<W> {
         let mut fields = HeaderMap::new();
         for (name, value) in &*self.credential.lock().unwrap_or_else(PoisonError::into_inner) {
             fields.insert(name.clone(), value.clone());
+        }
+        if !fields.contains_key(headers::PROTOCOL_VERSION) {
+            let revision = HeaderValue::from_static(self.revision.as_str());
+            fields.insert(headers::PROTOCOL_VERSION, revision);
         }
         fields.insert(
             http::header::ACCEPT,

@@ -1,6 +1,6 @@
 //! Where a stream's events come from: the backend's body, or the wait for one.
 //! Law: a stream has at most one upstream body, and its task alone reads it.
-//! A POST stream's body is never opened again here; a standalone stream's GET is, and each re-opening is a gap.
+//! A standalone stream's GET is opened again, and each re-opening is a gap; a POST stream's only as `pursue.rs` says.
 //! Next: `stream_task.rs`.
 
 use std::future::Future;
@@ -43,6 +43,11 @@ pub(crate) enum Source<W: World> {
     Waiting {
         /// When.
         until: Millis,
+    },
+    /// The backend ended it to be polled: it is asked again when the client comes back, which is told to wait so long.
+    Polled {
+        /// How long, in milliseconds.
+        retry_ms: u64,
     },
     /// There is none and none will come.
     Over,

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use tracing::{debug, warn};
 
 use crate::pure::epoch::{EpochEnd, Reason, Seq, Tombstone};
@@ -61,6 +61,7 @@ fn open<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, call: &Call)
         query: call.query.clone(),
         headers: call.headers.clone(),
         body: Bytes::new(),
+        cursor: None,
     };
     let beginning = Beginning {
         life: Life::standalone(),
@@ -121,13 +122,19 @@ pub(crate) fn opening<W: World>(
     })
 }
 
-/// The future of an upstream GET that is tried again, with what was kept of the newest client's fields.
-pub(crate) fn again<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>) -> Opening<W> {
+/// The future of an upstream GET that is tried again, with what was kept of the newest client's fields, and with the
+/// backend's own cursor if one is asked for.
+pub(crate) fn again<W: World>(
+    relay: &Arc<Relay<W>>,
+    session: &Arc<Session<W>>,
+    cursor: Option<HeaderValue>,
+) -> Opening<W> {
     let request = Request {
         method: Method::GET,
         query: None,
         headers: session.own_fields(),
         body: Bytes::new(),
+        cursor,
     };
     opening(relay, session, request)
 }

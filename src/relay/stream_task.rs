@@ -18,7 +18,7 @@ use crate::pure::event_id::{Conn, IdPrefix, StreamName};
 use crate::pure::limits::EVENT_ID_BYTES_MAX;
 use crate::pure::log::Millis;
 use crate::pure::sse::encode;
-use crate::pure::stream::{Agent, Life, SourceEnd};
+use crate::pure::stream::{Agent, Life, Pursuit, SourceEnd, Trail};
 use crate::relay::Relay;
 use crate::relay::ask::{Awaited, Early};
 use crate::relay::intake::{Counts, Intake, Poured, Spill};
@@ -71,6 +71,12 @@ pub(crate) struct StreamTask<W: World> {
     pub(crate) backoff: Backoff,
     /// Why continuity is lost already, though nobody could be told yet: the upstream GET is to be opened again.
     pub(crate) gap: Option<Reason>,
+    /// The backend's own ids beside the log.
+    pub(crate) trail: Trail,
+    /// The backend is asked again for the rest of an answer.
+    pub(crate) pursuit: Option<Pursuit>,
+    /// What the trail had seen when the body that is read was opened.
+    pub(crate) news: u64,
     pub(crate) spill: Spill,
     pub(crate) reader: Option<Reader>,
     pub(crate) awaited: Option<Awaited>,
@@ -203,13 +209,18 @@ impl<W: World> StreamTask<W> {
                     prefix: self.prefix.as_bytes(),
                     spill: &mut self.spill,
                     counts: &mut self.counts,
+                    trail: &mut self.trail,
                     agent: self.agent,
                     now,
                 };
                 match body.poll_events(cx, &mut |block| intake.take(block)) {
                     Poll::Pending => return Progress::None,
-                    Poll::Ready(Ok(Read::Events)) => {}
-                    Poll::Ready(Ok(Read::End(_))) => self.source_ended(SourceEnd::Clean, now),
+                    Poll::Ready(Ok(Read::Events)) => {
+                        if let Some(pursuit) = &mut self.pursuit {
+                            pursuit.alive(now);
+                        }
+                    }
+                    Poll::Ready(Ok(Read::End(_))) => self.source_ended(self.clean_end(), now),
                     Poll::Ready(Err(error)) => {
                         debug!(session = %self.session.label(), stream = %self.name, %error, "backend stream broke");
                         self.source_ended(SourceEnd::Broken, now);
@@ -236,7 +247,7 @@ impl<W: World> StreamTask<W> {
                     Progress::Made
                 }
             },
-            Source::Waiting { .. } | Source::Over => Progress::None,
+            Source::Waiting { .. } | Source::Polled { .. } | Source::Over => Progress::None,
         }
     }
 
@@ -244,6 +255,7 @@ impl<W: World> StreamTask<W> {
     pub(crate) fn drain_source(&mut self, now: Millis) {
         self.source = match std::mem::replace(&mut self.source, Source::Over) {
             Source::Reading(body) => Source::Draining(body, Millis(now.0 + DRAINING_MS_MAX)),
+            Source::Polled { .. } => Source::Over,
             other => other,
         };
     }
@@ -270,8 +282,12 @@ impl<W: World> StreamTask<W> {
         match flushed {
             Flushed::Blocked => {}
             Flushed::UpToDate => {
-                if self.life.is_over() && self.spill.is_empty() && self.written == self.log.span().last {
-                    self.finish_reader(cx, now);
+                if self.spill.is_empty() && self.written == self.log.span().last {
+                    if self.life.is_over() {
+                        self.finish_reader(cx, now);
+                    } else {
+                        self.send_to_poll(now);
+                    }
                 }
             }
             Flushed::Gone(gone) => self.reader_gone(gone, now),

@@ -7,10 +7,14 @@ pub mod agent;
 pub mod attach;
 pub mod life;
 pub mod marks;
+pub mod pursuit;
 pub mod reset;
+pub mod trail;
 
 pub use agent::{Agent, Early, Greeting};
 pub use attach::Succession;
 pub use life::{AfterSource, Dropped, Life, SourceEnd, Take};
 pub use marks::{Marks, Unacked};
+pub use pursuit::Pursuit;
 pub use reset::Say;
+pub use trail::Trail;
