@@ -30,7 +30,7 @@ use crate::upstream::Deadline;
 const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// How long a backend may take to hear of a cancel.
-const CANCEL_MAX: Duration = Duration::from_secs(5);
+pub(crate) const CANCEL_MAX: Duration = Duration::from_secs(5);
 
 /// What came of an exchange.
 pub(crate) enum Sent<W: World> {

@@ -8,9 +8,11 @@ use std::collections::VecDeque;
 
 use crate::pure::epoch::Seq;
 use crate::pure::event_id::IdPrefix;
+use crate::pure::limits::SERVER_REQUESTS_MAX;
 use crate::pure::log::{EndMark, Entry, Full, Millis, Span, TakenBy};
-use crate::pure::rpc::classify_event;
+use crate::pure::rpc::{EventKind, RequestId, classify_event};
 use crate::pure::sse::{Block, Text};
+use crate::pure::stream::life::backend_ping;
 use crate::pure::stream::{Agent, Dropped, Life, Take, Trail};
 use crate::store::StreamLog;
 use crate::telemetry::instruments::UpstreamInstruments;
@@ -25,7 +27,20 @@ pub(crate) struct Intake<'a, L> {
     pub(crate) counts: &'a mut Counts,
     pub(crate) trail: &'a mut Trail,
     pub(crate) agent: Agent,
+    /// Whether somebody is there to answer the backend's pings.
+    pub(crate) client: Presence,
+    /// Pings that were left out, for the proxy to answer.
+    pub(crate) pings: &'a mut Vec<RequestId>,
     pub(crate) now: Millis,
+}
+
+/// Whether a client is attached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Presence {
+    /// One is, or is on its way.
+    Attached,
+    /// None is.
+    Away,
 }
 
 impl<L: StreamLog> Intake<'_, L> {
@@ -39,13 +54,21 @@ impl<L: StreamLog> Intake<'_, L> {
             Some(text) if !text.as_bytes().is_empty() => text,
             Some(_) | None => return self.leave_out(Dropped::Empty, block.id),
         };
-        match self
-            .life
-            .take(&classify_event(text.as_bytes()), block.event, self.agent)
+        let kind = classify_event(text.as_bytes());
+        if self.client == Presence::Away
+            && self.pings.len() < SERVER_REQUESTS_MAX
+            && let Some(id) = backend_ping(&kind)
         {
+            self.pings.push(id.clone());
+            return self.leave_out(Dropped::AnsweredHere, block.id);
+        }
+        match self.life.take(&kind, block.event, self.agent) {
             Take::Append => self.append(EndMark::Open, block, text),
             Take::AppendLast => self.append(EndMark::Last, block, text),
-            Take::Drop(why) => self.leave_out(why, block.id),
+            Take::Drop(why) => return self.leave_out(why, block.id),
+        }
+        if let EventKind::Request { id, .. } = &kind {
+            self.life.placed(id, self.newest());
         }
     }
 
@@ -253,5 +276,7 @@ fn word(why: Dropped) -> words::Dropped {
         Dropped::UnknownType => words::Dropped::UnknownType,
         Dropped::LateResponse | Dropped::StrayResponse => words::Dropped::LateResponse,
         Dropped::AfterEnd => words::Dropped::AfterEnd,
+        Dropped::AnsweredHere => words::Dropped::AnsweredHere,
+        Dropped::Repeated => words::Dropped::Repeated,
     }
 }

@@ -31,6 +31,7 @@ use crate::upstream::Deadline;
 
 pub mod answer;
 mod ask;
+mod asks;
 mod birth;
 mod canned_task;
 mod chronicle;

@@ -44,7 +44,8 @@ pub(crate) async fn post<W: World>(
             session.note(note);
             execute(relay, session, request, Asking { ids, agent }).await
         }
-        Said::Notices { cancelled } => {
+        Said::Notices { cancelled, answered } => {
+            session.client_answered(&answered);
             let answer = notify(relay, session, request).await;
             if let Some(id) = cancelled {
                 session.cancelled(&id);

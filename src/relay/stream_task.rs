@@ -17,6 +17,7 @@ use crate::pure::epoch::{Epoch, EpochEnd, Reason, Seq};
 use crate::pure::event_id::{Conn, IdPrefix, StreamName};
 use crate::pure::limits::EVENT_ID_BYTES_MAX;
 use crate::pure::log::Millis;
+use crate::pure::rpc::RequestId;
 use crate::pure::sse::encode;
 use crate::pure::stream::{Agent, Life, Pursuit, SourceEnd, Trail};
 use crate::relay::Relay;
@@ -75,6 +76,12 @@ pub(crate) struct StreamTask<W: World> {
     pub(crate) trail: Trail,
     /// The backend is asked again for the rest of an answer.
     pub(crate) pursuit: Option<Pursuit>,
+    /// Pings of the backend's that wait for the proxy's answer.
+    pub(crate) pings: Vec<RequestId>,
+    /// Shared by the proxy's answers that are on their way to the backend: how many there are.
+    pub(crate) answering: Option<Arc<()>>,
+    /// An answered request whose frame was half sent when it was to be struck.
+    pub(crate) unstruck: Option<(RequestId, Seq)>,
     /// What the trail had seen when the body that is read was opened.
     pub(crate) news: u64,
     pub(crate) spill: Spill,
@@ -186,6 +193,7 @@ impl<W: World> StreamTask<W> {
             Command::Attach { ask, sink } => self.attach(ask, sink, now),
             Command::Abandon { ask } => self.abandon(ask, now),
             Command::Cancelled => self.cancelled(now),
+            Command::Answered(id) => self.client_answered(&id),
             Command::End(cause) => self.end(cause, now),
             Command::Drain { retry_ms } => self.drain(retry_ms, now),
             Command::Shed | Command::Had => self.shed(now),
@@ -201,6 +209,7 @@ impl<W: World> StreamTask<W> {
             // Nothing more is read until there is room: the backend is held back.
             return Progress::None;
         }
+        let presence = self.presence();
         match &mut self.source {
             Source::Reading(body) => {
                 let mut intake = Intake {
@@ -211,6 +220,8 @@ impl<W: World> StreamTask<W> {
                     counts: &mut self.counts,
                     trail: &mut self.trail,
                     agent: self.agent,
+                    client: presence,
+                    pings: &mut self.pings,
                     now,
                 };
                 match body.poll_events(cx, &mut |block| intake.take(block)) {
@@ -226,6 +237,7 @@ impl<W: World> StreamTask<W> {
                         self.source_ended(SourceEnd::Broken, now);
                     }
                 }
+                self.answer_pings();
                 if self.life.is_over() {
                     self.session.finished(self.epoch);
                     self.drain_source(now);

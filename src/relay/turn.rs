@@ -147,7 +147,7 @@ impl<W: World> StreamTask<W> {
         self.counts.begin_epoch();
         self.trail.begin_epoch();
         self.gap = None;
-        let pending = self.life.pending_ids().to_vec();
+        let pending = self.answer_for_client();
         self.tell(self.session.resync(reason, epoch, (self.agent, &pending)), now);
         self.tell(again, now);
         match waiting {
