@@ -112,6 +112,8 @@ pub(super) const SESSIONS: Bounded<usize> = counts(50_000, 1, 16 * MIB);
 pub(super) const SESSION_IDLE: Bounded<Duration> = times(30 * MIN, S, 30 * DAY);
 /// `upstream.session.session_max`: wire contract, section 2.
 pub(super) const SESSION_MAX: Bounded<Duration> = times(24 * HOUR, S, 365 * DAY);
+/// `upstream.session.ping_after`: wire contract, section 7; one SDK server ends sessions after five minutes.
+pub(super) const PING_AFTER: Bounded<Duration> = times(2 * MIN, 100 * MS, 30 * DAY);
 /// `upstream.session.streams_max`: wire contract, section 7.
 pub(super) const STREAMS: Bounded<usize> = counts(SESSION_STREAMS_MAX, 1, SESSION_STREAMS_MAX);
 

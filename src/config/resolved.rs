@@ -208,6 +208,8 @@ pub struct Session {
     pub idle: Duration,
     /// A session ends this long after it began (`session_max`).
     pub max: Duration,
+    /// After so much silence towards its backend, a session's backend gets a `ping` (`ping_after`).
+    pub ping_after: Duration,
     /// Streams with data for each session, at most [`crate::pure::limits::SESSION_STREAMS_MAX`].
     pub streams_max: usize,
     /// Header fields that make up a client's credential, lower case.

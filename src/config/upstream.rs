@@ -269,6 +269,7 @@ fn session(fields: &mut Fields<'_, '_>) -> Session {
         sessions_max: fields.count("sessions_max", bounds::SESSIONS),
         idle: fields.time("session_idle", bounds::SESSION_IDLE),
         max: fields.time("session_max", bounds::SESSION_MAX),
+        ping_after: fields.time("ping_after", bounds::PING_AFTER),
         streams_max: fields.count("streams_max", bounds::STREAMS),
         credential_headers,
     };

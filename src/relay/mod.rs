@@ -62,6 +62,7 @@ mod source;
 mod standalone;
 mod stream_task;
 mod sweep_task;
+mod tend;
 mod turn;
 pub mod world;
 

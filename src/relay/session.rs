@@ -154,8 +154,31 @@ impl<W: World> Session<W> {
         self.record().released(now);
     }
 
-    /// It is in use until the guard is dropped: a request of it is under way.
+    /// It is in use until the guard is dropped: a request of it is under way to its backend.
     pub(crate) fn busy(self: &Arc<Self>, relay: &Arc<Relay<W>>) -> Busy<W> {
+        let now = relay.now();
+        let mut record = self.record();
+        record.engaged(now);
+        record.spoke(now);
+        drop(record);
+        Busy {
+            session: Arc::clone(self),
+            relay: Arc::clone(relay),
+        }
+    }
+
+    /// Its backend is told something now.
+    pub(crate) fn spoke(&self, now: Millis) {
+        self.record().spoke(now);
+    }
+
+    /// When its backend last heard of it.
+    pub(crate) fn spoke_at(&self) -> Millis {
+        self.record().spoke_at()
+    }
+
+    /// It is in use until the guard is dropped, though its backend hears nothing: a connection of it is held.
+    pub(crate) fn held(self: &Arc<Self>, relay: &Arc<Relay<W>>) -> Busy<W> {
         self.attached(relay.now());
         Busy {
             session: Arc::clone(self),
@@ -384,6 +407,7 @@ impl<W: World> Session<W> {
     fn look_again(self: &Arc<Self>, relay: &Arc<Relay<W>>, now: Millis) {
         match self.expiry(relay, now) {
             Expiry::NotBefore(at) => {
+                let at = at.min(self.keep_alive(relay, now));
                 let itself = Arc::clone(self) as Arc<dyn Due>;
                 relay
                     .sweep

@@ -6,6 +6,7 @@
 pub mod life;
 pub mod streams;
 pub mod subscriptions;
+pub mod tending;
 
 pub use life::{Busy, Ended, Expiry, Lifetimes, Phase, Record, Sticky};
 pub use streams::{Full, Known, Origin, Stage, Streams, Written};
