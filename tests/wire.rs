@@ -40,3 +40,5 @@ mod requests;
 mod restarts;
 #[path = "wire/tokens.rs"]
 mod tokens;
+#[path = "wire/upstream_get.rs"]
+mod upstream_get;

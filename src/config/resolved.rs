@@ -239,6 +239,8 @@ pub struct Stream {
     pub early_cursor: EarlyCursor,
     /// What a backend that ends an answer's stream early, to be polled, means to the client (`polling`).
     pub polling: Polling,
+    /// How long a backend may refuse a session's standalone stream as if another stood (`get_refused_max`).
+    pub get_refused_max: Duration,
     /// How long a backend is asked again for the rest of an answer without a sign of life (`reattach_max`).
     pub reattach_max: Duration,
 }

@@ -336,6 +336,7 @@ fn stream(fields: &mut Fields<'_, '_>, replay_memory: usize) -> Stream {
         event_bytes_max: fields.size("event_bytes_max", bounds::EVENT_BYTES),
         early_cursor,
         polling,
+        get_refused_max: fields.time("get_refused_max", bounds::GET_REFUSED),
         reattach_max: fields.time("reattach_max", bounds::REATTACH),
     };
     check::stream(fields, &stream, replay_memory);

@@ -42,6 +42,9 @@ pub const OVERLAP_EVENTS_MAX: usize = 12;
 /// longer one can't be asked again from there.
 pub const UPSTREAM_ID_BYTES_MAX: usize = 1_024;
 
+/// Events of a standalone stream that are recognised when its backend says them again: as many as common servers cache.
+pub const UPSTREAM_CACHE_EVENTS: usize = 16;
+
 /// Times in a row that a backend may be asked again and bring nothing; with the last one the answer is given up.
 pub const EMPTY_ANSWERS_MAX: u32 = 2;
 

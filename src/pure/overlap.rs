@@ -4,7 +4,25 @@
 //! Why data and not only ids: backends number several streams alike (wire contract, section 8).
 //! Next: `resume.rs`.
 
+use sha2::{Digest as _, Sha256};
+
 use crate::pure::epoch::Reason;
+
+/// What an event says, told in 32 bytes: two events of one digest say the same.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// The digest of an event's data.
+    pub fn of(data: &[u8]) -> Self {
+        Self(Sha256::digest(data).into())
+    }
+
+    /// Its bytes.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
 
 /// What a re-attached stream of a backend turned out to be (wire contract, section 8).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -9,6 +9,7 @@ use crate::pure::epoch::{Epoch, Seq};
 use crate::pure::event_id::{IdPrefix, StreamName};
 use crate::pure::log::Millis;
 use crate::pure::session::Full;
+use crate::pure::stream::admission::Admission;
 use crate::pure::stream::{Agent, Life, Trail};
 use crate::relay::Relay;
 use crate::relay::intake::{Counts, Spill};
@@ -23,7 +24,7 @@ use crate::upstream::Backoff;
 
 /// First wait before a standalone stream's upstream GET is tried again, and the longest.
 const REOPEN_BASE: Duration = Duration::from_millis(250);
-const REOPEN_CAP: Duration = Duration::from_secs(10);
+pub(crate) const REOPEN_CAP: Duration = Duration::from_secs(10);
 
 /// What a stream begins with.
 pub(crate) struct Beginning<W: World> {
@@ -91,6 +92,9 @@ impl<W: World> StreamTask<W> {
             source,
             backoff: Backoff::new(REOPEN_BASE, REOPEN_CAP),
             gap: None,
+            admission: Admission::NEW,
+            let_in_at: relay.now(),
+            had: None,
             trail,
             pursuit: None,
             pings: Vec::new(),

@@ -114,7 +114,8 @@ impl<W: World> Session<W> {
         self.judge(relay, answer).await
     }
 
-    fn is_pinned(&self) -> bool {
+    /// Whether its backend session lives in one replica.
+    pub(crate) fn is_pinned(&self) -> bool {
         match self.pool.config.sessions {
             Sessions::Replica => self.backend_id.is_some(),
             Sessions::Shared | Sessions::None => false,

@@ -12,6 +12,7 @@ use crate::pure::limits::SERVER_REQUESTS_MAX;
 use crate::pure::log::{EndMark, Entry, Full, Millis, Span, TakenBy};
 use crate::pure::rpc::{EventKind, RequestId, classify_event};
 use crate::pure::sse::{Block, Text};
+use crate::pure::stream::admission::{Had, News};
 use crate::pure::stream::life::backend_ping;
 use crate::pure::stream::{Agent, Dropped, Life, Take, Trail};
 use crate::store::StreamLog;
@@ -26,6 +27,8 @@ pub(crate) struct Intake<'a, L> {
     pub(crate) spill: &'a mut Spill,
     pub(crate) counts: &'a mut Counts,
     pub(crate) trail: &'a mut Trail,
+    /// What came on earlier connections, and may come again.
+    pub(crate) had: Option<&'a mut Had>,
     pub(crate) agent: Agent,
     /// Whether somebody is there to answer the backend's pings.
     pub(crate) client: Presence,
@@ -54,6 +57,12 @@ impl<L: StreamLog> Intake<'_, L> {
             Some(text) if !text.as_bytes().is_empty() => text,
             Some(_) | None => return self.leave_out(Dropped::Empty, block.id),
         };
+        if let Some(had) = &mut self.had
+            && had.expects()
+            && had.judge(block.id, text.as_bytes()) == News::HadBefore
+        {
+            return self.leave_out(Dropped::Repeated, block.id);
+        }
         let kind = classify_event(text.as_bytes());
         if self.client == Presence::Away
             && self.pings.len() < SERVER_REQUESTS_MAX

@@ -33,6 +33,7 @@ pub mod answer;
 mod ask;
 mod asks;
 mod birth;
+mod busy;
 mod canned_task;
 mod chronicle;
 mod counted;
@@ -64,6 +65,7 @@ mod stream_task;
 mod sweep_task;
 mod tend;
 mod turn;
+mod upstream_get;
 pub mod world;
 
 pub use dispatch::Door;
@@ -161,6 +163,11 @@ impl<W: World> Relay<W> {
                 .sessions_ended
                 .one(words::SessionEnd::from(why));
         }
+    }
+
+    /// A session's backend will not have it any more.
+    fn lose_session(&self, session: &Session<W>) {
+        self.end_session(session, Ended::BackendLost);
     }
 
     /// A session's time is over: it ends here, and its backend is told.

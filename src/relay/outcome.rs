@@ -34,14 +34,11 @@ impl<W: World> StreamTask<W> {
             AfterSource::Nothing => {}
             AfterSource::Poll => self.polled(now),
             AfterSource::Fail(reason) => self.fail_open(reason, now),
-            AfterSource::Reopen(reason) => {
-                self.gap = Some(reason);
-                self.reopen_later(now);
-            }
+            AfterSource::Reopen(reason) => self.get_ended(reason, now),
         }
     }
 
-    fn reopen_later(&mut self, now: Millis) {
+    pub(crate) fn reopen_later(&mut self, now: Millis) {
         let wait = self.backoff.next_wait(self.relay.chance());
         self.source = Source::Waiting {
             until: Millis(now.0 + wait.as_millis() as u64),
@@ -56,7 +53,7 @@ impl<W: World> StreamTask<W> {
         }
         match opened {
             Opened::Streaming(body) => {
-                self.backoff.succeed();
+                self.get_let_in(now);
                 self.source = Source::Reading(body);
                 self.first_head = FirstHead::Had;
                 if let Some(reason) = self.gap {
@@ -82,7 +79,8 @@ impl<W: World> StreamTask<W> {
             }
             // On a request of ours it is no loss: it waits for the client's next accepted credential.
             Opened::Denied(_) => self.reopen_later(now),
-            Opened::Refused | Opened::Unreachable => self.reopen_later(now),
+            Opened::Refused(how) => self.get_refused(how, now),
+            Opened::Unreachable => self.reopen_later(now),
         }
         self.first_head = FirstHead::Had;
         self.answer_early(Millis(u64::MAX));

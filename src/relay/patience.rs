@@ -36,7 +36,7 @@ impl<W: World> StreamTask<W> {
         match &self.source {
             Source::Draining(_, until) if now >= *until => self.source = Source::Over,
             Source::Waiting { until } if now >= *until => {
-                self.source = Source::Opening(self.again());
+                self.ask_if_healthy(now);
             }
             Source::Draining(..) | Source::Waiting { .. } => {}
             Source::Reading(_) | Source::Opening(_) | Source::Polled { .. } | Source::Over => {}

@@ -9,6 +9,7 @@ use tracing::{debug, info};
 use crate::config::resolved::Polling;
 use crate::pure::epoch::Reason;
 use crate::pure::event_id::StreamName;
+use crate::pure::limits::UPSTREAM_CACHE_EVENTS;
 use crate::pure::log::Millis;
 use crate::pure::revision::Priming;
 use crate::pure::stream::pursuit::{Brought, Step};
@@ -27,7 +28,8 @@ impl<W: World> Session<W> {
     pub(crate) fn trail_depth(&self, stream: &StreamName) -> usize {
         match (stream, self.revision.primes()) {
             (StreamName::Post(_), Priming::Yes) => POLL_DEPTH,
-            (StreamName::Post(_), Priming::No) | (StreamName::Get, _) => 0,
+            (StreamName::Post(_), Priming::No) => 0,
+            (StreamName::Get, Priming::Yes | Priming::No) => UPSTREAM_CACHE_EVENTS,
         }
     }
 }
@@ -113,11 +115,12 @@ impl<W: World> StreamTask<W> {
             Opened::NotOffered => self.give_up_pursuit(now),
             // The session's end is on its way to this stream.
             Opened::SessionGone => self.source = Source::Over,
-            Opened::Denied(_) | Opened::Refused | Opened::Unreachable => self.ask_later(now),
+            Opened::Denied(_) | Opened::Refused(_) | Opened::Unreachable => self.ask_later(now),
         }
     }
 
-    fn ask_later(&mut self, now: Millis) {
+    /// The backend could not be asked: it is asked later, unless the time for that is over.
+    pub(crate) fn ask_later(&mut self, now: Millis) {
         let (retry_ms, max) = (self.backend_retry_ms(), self.reattach_max());
         let pursuit = self.pursuit.get_or_insert(Pursuit::new(now));
         match pursuit.refused(retry_ms, now, max) {

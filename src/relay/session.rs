@@ -87,7 +87,8 @@ impl<W: World> Session<W> {
         session
     }
 
-    fn record(&self) -> MutexGuard<'_, Record<Arc<Mailbox>>> {
+    /// The record, for a few lines.
+    pub(crate) fn record(&self) -> MutexGuard<'_, Record<Arc<Mailbox>>> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -152,38 +153,6 @@ impl<W: World> Session<W> {
     /// A client left one of its streams.
     pub(crate) fn detached(&self, now: Millis) {
         self.record().released(now);
-    }
-
-    /// It is in use until the guard is dropped: a request of it is under way to its backend.
-    pub(crate) fn busy(self: &Arc<Self>, relay: &Arc<Relay<W>>) -> Busy<W> {
-        let now = relay.now();
-        let mut record = self.record();
-        record.engaged(now);
-        record.spoke(now);
-        drop(record);
-        Busy {
-            session: Arc::clone(self),
-            relay: Arc::clone(relay),
-        }
-    }
-
-    /// Its backend is told something now.
-    pub(crate) fn spoke(&self, now: Millis) {
-        self.record().spoke(now);
-    }
-
-    /// When its backend last heard of it.
-    pub(crate) fn spoke_at(&self) -> Millis {
-        self.record().spoke_at()
-    }
-
-    /// It is in use until the guard is dropped, though its backend hears nothing: a connection of it is held.
-    pub(crate) fn held(self: &Arc<Self>, relay: &Arc<Relay<W>>) -> Busy<W> {
-        self.attached(relay.now());
-        Busy {
-            session: Arc::clone(self),
-            relay: Arc::clone(relay),
-        }
     }
 
     /// Where it stands.
@@ -425,17 +394,5 @@ impl<W: World> Due for Session<W> {
             return;
         }
         self.look_again(&relay, now);
-    }
-}
-
-/// A request of a session that is under way: meanwhile the session does not expire.
-pub(crate) struct Busy<W: World> {
-    session: Arc<Session<W>>,
-    relay: Arc<Relay<W>>,
-}
-
-impl<W: World> Drop for Busy<W> {
-    fn drop(&mut self) {
-        self.session.detached(self.relay.now());
     }
 }

@@ -8,6 +8,7 @@ use std::pin::Pin;
 
 use crate::net::Net;
 use crate::pure::log::Millis;
+use crate::pure::stream::admission::Refusal;
 use crate::relay::exchange::WholeAnswer;
 use crate::relay::world::World;
 use crate::upstream::EventBody;
@@ -21,7 +22,7 @@ pub(crate) enum Opened<W: World> {
     /// It does not know the session any more.
     SessionGone,
     /// It refuses for now: another GET stands, or it answered in some other way.
-    Refused,
+    Refused(Refusal),
     /// It does not accept the client's credential (401, 403): the client's to read.
     Denied(WholeAnswer),
     /// It could not be reached or broke before it answered.

@@ -19,6 +19,7 @@ use crate::pure::limits::EVENT_ID_BYTES_MAX;
 use crate::pure::log::Millis;
 use crate::pure::rpc::RequestId;
 use crate::pure::sse::encode;
+use crate::pure::stream::admission::{Admission, Had as HadBefore};
 use crate::pure::stream::{Agent, Life, Pursuit, SourceEnd, Trail};
 use crate::relay::Relay;
 use crate::relay::ask::{Awaited, Early};
@@ -72,6 +73,11 @@ pub(crate) struct StreamTask<W: World> {
     pub(crate) backoff: Backoff,
     /// Why continuity is lost already, though nobody could be told yet: the upstream GET is to be opened again.
     pub(crate) gap: Option<Reason>,
+    /// Whether the backend lets the upstream GET in, and since when it streams.
+    pub(crate) admission: Admission,
+    pub(crate) let_in_at: Millis,
+    /// What a standalone stream had of its backend on earlier connections.
+    pub(crate) had: Option<Box<HadBefore>>,
     /// The backend's own ids beside the log.
     pub(crate) trail: Trail,
     /// The backend is asked again for the rest of an answer.
@@ -219,6 +225,7 @@ impl<W: World> StreamTask<W> {
                     spill: &mut self.spill,
                     counts: &mut self.counts,
                     trail: &mut self.trail,
+                    had: self.had.as_deref_mut(),
                     agent: self.agent,
                     client: presence,
                     pings: &mut self.pings,

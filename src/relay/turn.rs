@@ -160,7 +160,7 @@ impl<W: World> StreamTask<W> {
 }
 
 /// The events after `after` up to `upto`, as they are held; nothing if they are gone.
-fn told_after<L: StreamLog>(log: &L, after: Seq, upto: Seq) -> Vec<Told> {
+pub(crate) fn told_after<L: StreamLog>(log: &L, after: Seq, upto: Seq) -> Vec<Told> {
     let mut told = Vec::new();
     let mut decoder = Decoder::new(usize::MAX);
     let mut at = Position { after, skip: 0 };

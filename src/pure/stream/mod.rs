@@ -3,6 +3,7 @@
 //! Absent on purpose: bytes and positions in the log (`../log/`), and the task that drives all this (`relay/`).
 //! Next: `life.rs`, then `attach.rs`, `reset.rs`.
 
+pub mod admission;
 pub mod agent;
 pub mod attach;
 pub mod life;

@@ -1,0 +1,83 @@
+//! The one upstream GET of a session, which the proxy owns: opened again when it ends, until the backend lets it in.
+//! Law: it is opened again without a cursor, in a new epoch; what the backend says again is dropped by name.
+//! A backend that believes in a predecessor is waited for, within a bound; one that is away is not asked at all.
+//! Absent on purpose: the first GET (`standalone.rs`), and what the client is told (`turn.rs`).
+//! Next: `pure/stream/admission.rs`, which decides.
+
+use tracing::info;
+
+use crate::pure::epoch::{Reason, Seq};
+use crate::pure::event_id::StreamName;
+use crate::pure::log::Millis;
+use crate::pure::overlap::Digest;
+use crate::pure::stream::admission::{Next, Refusal};
+use crate::relay::birth::REOPEN_CAP;
+use crate::relay::source::Source;
+use crate::relay::stream_task::StreamTask;
+use crate::relay::turn::told_after;
+use crate::relay::world::World;
+use crate::routing::Condition;
+use crate::store::StreamLog;
+
+impl<W: World> StreamTask<W> {
+    /// The upstream GET streams.
+    pub(crate) fn get_let_in(&mut self, now: Millis) {
+        self.admission.let_in();
+        self.let_in_at = now;
+    }
+
+    /// The upstream GET ended, for this reason of a gap: it is opened again.
+    pub(crate) fn get_ended(&mut self, reason: Reason, now: Millis) {
+        // One that a backend ends at once, again and again, is no success.
+        if u128::from(now.0.saturating_sub(self.let_in_at.0)) >= REOPEN_CAP.as_millis() {
+            self.backoff.succeed();
+        }
+        self.remember_had();
+        self.gap = Some(reason);
+        self.reopen_later(now);
+    }
+
+    /// The backend refused the upstream GET.
+    pub(crate) fn get_refused(&mut self, how: Refusal, now: Millis) {
+        let max = Millis(self.session.pool.config.stream.get_refused_max.as_millis() as u64);
+        match self.admission.refused(how, now, max) {
+            Next::TryAgain => self.reopen_later(now),
+            Next::Lost => {
+                info!(session = %self.session.label(), "backend refused the standalone stream for too long");
+                self.source = Source::Over;
+                self.relay.lose_session(&self.session);
+            }
+        }
+    }
+
+    /// It is time to ask the backend again: it is asked, unless nobody is there to be asked.
+    pub(crate) fn ask_if_healthy(&mut self, now: Millis) {
+        match (self.session.replica().condition(), &self.name) {
+            (Condition::Unhealthy, StreamName::Get) if self.session.is_pinned() => self.reopen_later(now),
+            (Condition::Unhealthy, StreamName::Post(_)) if self.session.is_pinned() => self.ask_later(now),
+            (Condition::Healthy | Condition::Unhealthy, StreamName::Get | StreamName::Post(_)) => {
+                self.source = Source::Opening(self.again());
+            }
+        }
+    }
+
+    /// Remembers the newest events that have an id of the backend's, each by its data.
+    fn remember_had(&mut self) {
+        let events = self.trail.events(self.log.span().last);
+        let Some((first, _)) = events.first() else {
+            if let Some(had) = &mut self.had {
+                had.ended(std::iter::empty());
+            }
+            return;
+        };
+        let from = (*first).max(self.log.span().first);
+        let last = self.log.span().last;
+        let told = told_after(&self.log, Seq::new(from.get() - 1), last);
+        let digest = |at: Seq| {
+            let nth = usize::try_from(at.get().checked_sub(from.get())?).ok()?;
+            told.get(nth).map(|told| Digest::of(&told.data))
+        };
+        let had = events.into_iter().filter_map(|(at, id)| Some((id, digest(at)?)));
+        self.had.get_or_insert_default().ended(had);
+    }
+}
