@@ -580,6 +580,18 @@ fn upstreams() {
         ),
         (with("[upstream.stream]\nearly_cursor = false"), Ok(None)),
         (
+            with("[upstream.stream]\nreattach = \"proved\""),
+            Err(["reattach: is \"proved\"", "declare event_store = \"per-session\""]),
+        ),
+        (
+            with("event_store = \"per-session\"\n[upstream.stream]\nreattach = \"proved\""),
+            Ok(None),
+        ),
+        (
+            with("[upstream.stream]\npolling = \"held\""),
+            Err(["polling: `held`", "did you mean \"hold\"?"]),
+        ),
+        (
             with("[upstream.tls]\nserver_name = \"x\""),
             Ok(Some(["no replica is https", "take the table out"])),
         ),

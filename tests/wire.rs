@@ -32,6 +32,8 @@ mod gone;
 mod ids;
 #[path = "wire/listening.rs"]
 mod listening;
+#[path = "wire/overlap.rs"]
+mod overlap;
 #[path = "wire/polling.rs"]
 mod polling;
 #[path = "wire/requests.rs"]

@@ -11,8 +11,8 @@ use super::fields::Fields;
 use super::files::Around;
 use super::report::Origin;
 use super::resolved::{
-    Config, Exchange, Health, Listener, Probe, Replica, Scheme, Server, Session, Stream, Upstream,
-    UpstreamTls,
+    Config, EventStore, Exchange, Health, Listener, Probe, Reattach, Replica, Scheme, Server, Session,
+    Stream, Upstream, UpstreamTls,
 };
 use super::secret;
 use super::server::{self, ServerSide};
@@ -324,6 +324,25 @@ pub(super) fn stream(fields: &mut Fields<'_, '_>, stream: &Stream, replay_memory
             time_text(stream.detached_max)
         );
         fields.warning(&at, "replay_age_max", what, "make it at least detached_max");
+    }
+}
+
+/// A proof by overlap can't tell one session from another: who wants it says that the server does.
+pub(super) fn reattach(fields: &mut Fields<'_, '_>, stream: &Stream, event_store: EventStore) {
+    match (stream.reattach, event_store) {
+        (Reattach::Never, EventStore::Undeclared | EventStore::PerSession)
+        | (Reattach::Proved, EventStore::PerSession) => {}
+        (Reattach::Proved, EventStore::Undeclared) => {
+            let at = fields.at("stream");
+            let what = "is \"proved\", but nothing says that the server keeps the events of its sessions apart: \
+                        one session might be shown another's";
+            fields.problem(
+                &at,
+                "stream.reattach",
+                what,
+                "declare event_store = \"per-session\" if it does",
+            );
+        }
     }
 }
 

@@ -83,6 +83,8 @@ pub struct Upstream {
     pub replicas: Vec<Replica>,
     /// Where sessions live.
     pub sessions: Sessions,
+    /// What is declared of the server's store of events, if it has one.
+    pub event_store: EventStore,
     /// How a new session's replica is chosen.
     pub balance: Balance,
     /// Active health checks.
@@ -126,6 +128,15 @@ pub enum Sessions {
     Shared,
     /// Nowhere: the server is stateless.
     None,
+}
+
+/// What is declared of the server's store of events (`event_store`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventStore {
+    /// Nothing: it may have none, or one that mixes sessions.
+    Undeclared,
+    /// It keeps each session's events apart.
+    PerSession,
 }
 
 /// How a new session's replica is chosen.
@@ -239,10 +250,21 @@ pub struct Stream {
     pub early_cursor: EarlyCursor,
     /// What a backend that ends an answer's stream early, to be polled, means to the client (`polling`).
     pub polling: Polling,
+    /// Whether a backend's stream that broke is asked again (`reattach`).
+    pub reattach: Reattach,
     /// How long a backend may refuse a session's standalone stream as if another stood (`get_refused_max`).
     pub get_refused_max: Duration,
     /// How long a backend is asked again for the rest of an answer without a sign of life (`reattach_max`).
     pub reattach_max: Duration,
+}
+
+/// Whether a backend's stream that broke is asked again (`reattach`; wire contract, section 8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reattach {
+    /// Never.
+    Never,
+    /// Yes, and what comes goes on only if an overlap proves it.
+    Proved,
 }
 
 /// Who polls where a backend ends the stream of an unfinished answer (wire contract, section 7).

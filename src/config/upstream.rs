@@ -10,8 +10,8 @@ use super::pem;
 use super::replica::{self, NotAReplica};
 use super::report::Origin;
 use super::resolved::{
-    Balance, EarlyCursor, Exchange, Health, Polling, Probe, Replica, Scheme, Session, Sessions, Stream,
-    Upstream, UpstreamTls,
+    Balance, EarlyCursor, EventStore, Exchange, Health, Polling, Probe, Reattach, Replica, Scheme, Session,
+    Sessions, Stream, Upstream, UpstreamTls,
 };
 
 /// The header fields that make up a credential if nothing is said (wire contract, section 9).
@@ -42,6 +42,13 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
         ("none", Sessions::None),
     ];
     let sessions = fields.word("sessions", &sessions).unwrap_or(Sessions::Replica);
+    let event_store = [
+        ("undeclared", EventStore::Undeclared),
+        ("per-session", EventStore::PerSession),
+    ];
+    let event_store = fields
+        .word("event_store", &event_store)
+        .unwrap_or(EventStore::Undeclared);
     let balance = [
         ("least_sessions", Balance::LeastSessions),
         ("round_robin", Balance::RoundRobin),
@@ -55,6 +62,7 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
     let session = fields.inner("session", session);
     let stream = fields.inner("stream", |fields| stream(fields, replay_memory));
     check::times(fields, &session, &stream);
+    check::reattach(fields, &stream, event_store);
     let name_at = fields.raw("name").map(|node| node.at.clone());
     let path_at = fields.at_any(&["path", "replicas"]);
     let (name, path) = (name?, path?);
@@ -66,6 +74,7 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
         path,
         replicas,
         sessions,
+        event_store,
         balance,
         health,
         tls,
@@ -325,6 +334,8 @@ fn stream(fields: &mut Fields<'_, '_>, replay_memory: usize) -> Stream {
     };
     let polling = [("pass", Polling::Pass), ("hold", Polling::Hold)];
     let polling = fields.word("polling", &polling).unwrap_or(Polling::Pass);
+    let reattach = [("never", Reattach::Never), ("proved", Reattach::Proved)];
+    let reattach = fields.word("reattach", &reattach).unwrap_or(Reattach::Never);
     let stream = Stream {
         keepalive: fields.time("keepalive", bounds::KEEPALIVE),
         retry: fields.time("retry", bounds::RETRY),
@@ -336,6 +347,7 @@ fn stream(fields: &mut Fields<'_, '_>, replay_memory: usize) -> Stream {
         event_bytes_max: fields.size("event_bytes_max", bounds::EVENT_BYTES),
         early_cursor,
         polling,
+        reattach,
         get_refused_max: fields.time("get_refused_max", bounds::GET_REFUSED),
         reattach_max: fields.time("reattach_max", bounds::REATTACH),
     };

@@ -45,6 +45,12 @@ pub const UPSTREAM_ID_BYTES_MAX: usize = 1_024;
 /// Events of a standalone stream that are recognised when its backend says them again: as many as common servers cache.
 pub const UPSTREAM_CACHE_EVENTS: usize = 16;
 
+/// How long a backend that is asked again has for the events that it must say again, in milliseconds.
+pub const REATTACHED_PROOF_MS_MAX: u64 = 2_000;
+
+/// Longest wait before a stream that broke is asked for, in milliseconds: a moment for the backend to notice the break.
+pub const REATTACH_WAIT_MS: u64 = 250;
+
 /// Times in a row that a backend may be asked again and bring nothing; with the last one the answer is given up.
 pub const EMPTY_ANSWERS_MAX: u32 = 2;
 

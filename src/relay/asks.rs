@@ -14,6 +14,7 @@ use tracing::{debug, info};
 
 use crate::pure::epoch::Seq;
 use crate::pure::limits::SERVER_REQUESTS_MAX;
+use crate::pure::overlap::Digest;
 use crate::pure::refusal;
 use crate::pure::rpc::RequestId;
 use crate::pure::stream::ClientAnswer;
@@ -24,6 +25,7 @@ use crate::relay::mailbox::Command;
 use crate::relay::pool::Request;
 use crate::relay::session::Session;
 use crate::relay::stream_task::StreamTask;
+use crate::relay::turn::told_after;
 use crate::relay::world::World;
 use crate::store::StreamLog;
 use crate::upstream::Deadline;
@@ -68,7 +70,7 @@ impl<W: World> StreamTask<W> {
 
     /// Answers the backend's pings that no client is there to answer.
     pub(crate) fn answer_pings(&mut self) {
-        for id in std::mem::take(&mut self.pings) {
+        for id in std::mem::take(&mut self.backend.pings) {
             debug!(session = %self.session.label(), stream = %self.name, "backend's ping was answered for an absent client");
             self.answer_backend(refusal::empty_result(&id));
         }
@@ -77,7 +79,7 @@ impl<W: World> StreamTask<W> {
     /// Answers the backend, unless as many answers as a client ever owes are on their way already: a backend that asks
     /// faster than it takes answers waits for the rest in vain.
     fn answer_backend(&mut self, body: Vec<u8>) {
-        let token = Arc::clone(self.answering.get_or_insert_default());
+        let token = Arc::clone(self.backend.answering.get_or_insert_default());
         if Arc::strong_count(&token) > SERVER_REQUESTS_MAX + 1 {
             info!(session = %self.session.label(), stream = %self.name, "backend asked faster than it takes answers");
             return;
@@ -96,15 +98,20 @@ impl<W: World> StreamTask<W> {
 
     /// Strikes what could not be struck before, since its frame was half sent. Call: where nothing is half sent.
     pub(crate) fn strike_late(&mut self) {
-        if let Some((id, at)) = self.unstruck.take() {
-            self.strike(&id, at);
+        if let Some(late) = self.backend.unstruck.take() {
+            self.strike(&late.0, late.1);
         }
     }
 
     fn strike(&mut self, id: &RequestId, at: Seq) {
         if self.reader.as_ref().is_some_and(|reader| reader.is_within(at)) {
-            self.unstruck = Some((id.clone(), at));
+            self.backend.unstruck = Some(Box::new((id.clone(), at)));
             return;
+        }
+        // A backend that must prove itself says it as it was.
+        let known = told_after(&self.log, Seq::new(at.get().saturating_sub(1)), at);
+        if let [told] = known.as_slice() {
+            self.backend.trail.keep_said(at, Digest::of(&told.data));
         }
         let words = refusal::in_place_of_answered(id);
         let struck = self.log.strike(at, &words.each_ref().map(Vec::as_slice));

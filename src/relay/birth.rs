@@ -9,9 +9,9 @@ use crate::pure::epoch::{Epoch, Seq};
 use crate::pure::event_id::{IdPrefix, StreamName};
 use crate::pure::log::Millis;
 use crate::pure::session::Full;
-use crate::pure::stream::admission::Admission;
-use crate::pure::stream::{Agent, Life, Trail};
+use crate::pure::stream::{Agent, Life};
 use crate::relay::Relay;
+use crate::relay::backend_side::BackendSide;
 use crate::relay::intake::{Counts, Spill};
 use crate::relay::mailbox::Mailbox;
 use crate::relay::outcome::{FirstHead, Settled};
@@ -72,7 +72,7 @@ impl<W: World> StreamTask<W> {
             epoch,
             bounds: session.bounds(),
         };
-        let trail = Trail::new(session.trail_depth(&name));
+        let backend = BackendSide::new(session.trail_depth(&name), relay.now());
         let log = relay
             .world
             .store()
@@ -92,15 +92,7 @@ impl<W: World> StreamTask<W> {
             source,
             backoff: Backoff::new(REOPEN_BASE, REOPEN_CAP),
             gap: None,
-            admission: Admission::NEW,
-            let_in_at: relay.now(),
-            had: None,
-            trail,
-            pursuit: None,
-            pings: Vec::new(),
-            answering: None,
-            unstruck: None,
-            news: 0,
+            backend,
             spill: Spill::default(),
             reader: None,
             awaited: None,

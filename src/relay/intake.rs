@@ -10,6 +10,7 @@ use crate::pure::epoch::Seq;
 use crate::pure::event_id::IdPrefix;
 use crate::pure::limits::SERVER_REQUESTS_MAX;
 use crate::pure::log::{EndMark, Entry, Full, Millis, Span, TakenBy};
+use crate::pure::overlap::{Overlap, Proof, Said};
 use crate::pure::rpc::{EventKind, RequestId, classify_event};
 use crate::pure::sse::{Block, Text};
 use crate::pure::stream::admission::{Had, News};
@@ -27,14 +28,24 @@ pub(crate) struct Intake<'a, L> {
     pub(crate) spill: &'a mut Spill,
     pub(crate) counts: &'a mut Counts,
     pub(crate) trail: &'a mut Trail,
-    /// What came on earlier connections, and may come again.
-    pub(crate) had: Option<&'a mut Had>,
+    /// What came on earlier connections.
+    pub(crate) prior: Prior<'a>,
     pub(crate) agent: Agent,
     /// Whether somebody is there to answer the backend's pings.
     pub(crate) client: Presence,
     /// Pings that were left out, for the proxy to answer.
     pub(crate) pings: &'a mut Vec<RequestId>,
     pub(crate) now: Millis,
+}
+
+/// What came on earlier connections to the backend.
+pub(crate) enum Prior<'a> {
+    /// Nothing that could come again.
+    Nothing,
+    /// A standalone stream had these; what comes again is dropped.
+    Had(&'a mut Had),
+    /// These must come again before anything else is believed.
+    Proof(&'a mut Overlap),
 }
 
 /// Whether a client is attached.
@@ -55,13 +66,28 @@ impl<L: StreamLog> Intake<'_, L> {
         let text = match block.text() {
             // An id or a `retry` without data is a cursor of the backend's, no event.
             Some(text) if !text.as_bytes().is_empty() => text,
-            Some(_) | None => return self.leave_out(Dropped::Empty, block.id),
+            Some(_) | None => {
+                return match &self.prior {
+                    // A cursor among what comes again stands somewhere behind what is held.
+                    Prior::Proof(overlap) if overlap.proof() != Proof::Whole => {
+                        self.counts.drop(Dropped::Empty)
+                    }
+                    Prior::Nothing | Prior::Had(_) | Prior::Proof(_) => {
+                        self.leave_out(Dropped::Empty, block.id)
+                    }
+                };
+            }
         };
-        if let Some(had) = &mut self.had
-            && had.expects()
-            && had.judge(block.id, text.as_bytes()) == News::HadBefore
-        {
-            return self.leave_out(Dropped::Repeated, block.id);
+        match &mut self.prior {
+            Prior::Nothing => {}
+            Prior::Had(had) => match had.judge(block.id, text.as_bytes()) {
+                News::New => {}
+                News::HadBefore => return self.leave_out(Dropped::Repeated, block.id),
+            },
+            Prior::Proof(overlap) => match overlap.take(block.id, text.as_bytes()) {
+                Said::News => {}
+                Said::Nothing => return self.counts.drop(Dropped::Repeated),
+            },
         }
         let kind = classify_event(text.as_bytes());
         if self.client == Presence::Away

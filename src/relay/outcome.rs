@@ -32,9 +32,12 @@ impl<W: World> StreamTask<W> {
         self.source = Source::Over;
         match self.life.source_ended(how, self.session.revision.primes()) {
             AfterSource::Nothing => {}
+            // What was asked for with proof is not polled: there it is one of the ways to bring nothing.
+            AfterSource::Poll if self.backend.reattaching.is_some() => {
+                self.broke(how, Reason::BackendLost, now)
+            }
             AfterSource::Poll => self.polled(now),
-            AfterSource::Fail(reason) => self.fail_open(reason, now),
-            AfterSource::Reopen(reason) => self.get_ended(reason, now),
+            AfterSource::Fail(reason) | AfterSource::Reopen(reason) => self.broke(how, reason, now),
         }
     }
 
@@ -48,6 +51,9 @@ impl<W: World> StreamTask<W> {
     /// An upstream GET was answered.
     pub(crate) fn opened(&mut self, opened: Opened<W>, now: Millis) {
         match self.name {
+            StreamName::Get | StreamName::Post(_) if self.backend.reattaching.is_some() => {
+                return self.reattach_opened(opened, now);
+            }
             StreamName::Post(_) => return self.asked_again(opened, now),
             StreamName::Get => {}
         }

@@ -6,10 +6,10 @@
 use http::HeaderValue;
 use tracing::{debug, info};
 
-use crate::config::resolved::Polling;
+use crate::config::resolved::{Polling, Reattach};
 use crate::pure::epoch::Reason;
 use crate::pure::event_id::StreamName;
-use crate::pure::limits::UPSTREAM_CACHE_EVENTS;
+use crate::pure::limits::{OVERLAP_EVENTS_MAX, UPSTREAM_CACHE_EVENTS};
 use crate::pure::log::Millis;
 use crate::pure::revision::Priming;
 use crate::pure::stream::pursuit::{Brought, Step};
@@ -23,13 +23,17 @@ use crate::relay::world::World;
 /// Ids of its backend that the stream of a POST keeps: the last one is where a poll goes on.
 const POLL_DEPTH: usize = 1;
 
+/// Ids that a stream keeps where a break is to be proved none: those of the overlap, and priming ids among them.
+const PROOF_DEPTH: usize = OVERLAP_EVENTS_MAX + 4;
+
 impl<W: World> Session<W> {
     /// How many ids of its backend a stream keeps: none where nobody could be asked with them.
     pub(crate) fn trail_depth(&self, stream: &StreamName) -> usize {
-        match (stream, self.revision.primes()) {
-            (StreamName::Post(_), Priming::Yes) => POLL_DEPTH,
-            (StreamName::Post(_), Priming::No) => 0,
-            (StreamName::Get, Priming::Yes | Priming::No) => UPSTREAM_CACHE_EVENTS,
+        match (stream, self.pool.config.stream.reattach, self.revision.primes()) {
+            (StreamName::Get, Reattach::Never | Reattach::Proved, _) => UPSTREAM_CACHE_EVENTS,
+            (StreamName::Post(_), Reattach::Proved, _) => PROOF_DEPTH,
+            (StreamName::Post(_), Reattach::Never, Priming::Yes) => POLL_DEPTH,
+            (StreamName::Post(_), Reattach::Never, Priming::No) => 0,
         }
     }
 }
@@ -37,7 +41,7 @@ impl<W: World> Session<W> {
 impl<W: World> StreamTask<W> {
     /// How an orderly end of the backend's stream is to be taken.
     pub(crate) fn clean_end(&self) -> SourceEnd {
-        match self.trail.cursor() {
+        match self.backend.trail.cursor() {
             Some(_) => SourceEnd::CleanAfterId,
             None => SourceEnd::Clean,
         }
@@ -45,13 +49,13 @@ impl<W: World> StreamTask<W> {
 
     /// The backend ended the stream of an unfinished answer behind an id: it wants to be polled.
     pub(crate) fn polled(&mut self, now: Millis) {
-        let brought = if self.trail.news() == self.news {
+        let brought = if self.backend.trail.news() == self.backend.news {
             Brought::Nothing
         } else {
             Brought::Something
         };
         let retry_ms = self.backend_retry_ms();
-        let pursuit = self.pursuit.get_or_insert(Pursuit::new(now));
+        let pursuit = self.backend.pursuit.get_or_insert(Pursuit::new(now));
         let wait = match pursuit.ended(brought, retry_ms, now) {
             Step::AskIn(wait) => wait,
             Step::GiveUp => {
@@ -83,7 +87,7 @@ impl<W: World> StreamTask<W> {
     /// A client came back: if its backend waits to be polled, it is.
     pub(crate) fn client_came_to_poll(&mut self, now: Millis) {
         if let Source::Polled { .. } = self.source {
-            if let Some(pursuit) = &mut self.pursuit {
+            if let Some(pursuit) = &mut self.backend.pursuit {
                 pursuit.alive(now);
             }
             self.source = Source::Opening(self.again());
@@ -92,9 +96,10 @@ impl<W: World> StreamTask<W> {
 
     /// The future of a GET that asks the backend again.
     pub(crate) fn again(&self) -> Opening<W> {
-        let cursor = match self.name {
-            StreamName::Get => None,
-            StreamName::Post(_) => self.trail.cursor(),
+        let cursor = match (&self.backend.reattaching, &self.name) {
+            (Some(reattaching), StreamName::Get | StreamName::Post(_)) => Some(reattaching.cursor()),
+            (None, StreamName::Get) => None,
+            (None, StreamName::Post(_)) => self.backend.trail.cursor(),
         };
         let cursor = cursor.and_then(|id| HeaderValue::from_bytes(id).ok());
         standalone::again(&self.relay, &self.session, cursor)
@@ -105,8 +110,8 @@ impl<W: World> StreamTask<W> {
         match opened {
             Opened::Streaming(body) => {
                 self.life.reattached();
-                self.news = self.trail.news();
-                if let Some(pursuit) = &mut self.pursuit {
+                self.backend.news = self.backend.trail.news();
+                if let Some(pursuit) = &mut self.backend.pursuit {
                     pursuit.alive(now);
                 }
                 self.source = Source::Reading(body);
@@ -119,10 +124,20 @@ impl<W: World> StreamTask<W> {
         }
     }
 
+    /// Bytes came from a backend that was asked again.
+    pub(crate) fn heard(&mut self, now: Millis) {
+        match (&self.backend.reattaching, &mut self.backend.pursuit) {
+            (None, Some(pursuit)) => pursuit.alive(now),
+            // Comments are no news, and no proof.
+            (Some(_), _) => self.look_at_proof(now),
+            (None, None) => {}
+        }
+    }
+
     /// The backend could not be asked: it is asked later, unless the time for that is over.
     pub(crate) fn ask_later(&mut self, now: Millis) {
         let (retry_ms, max) = (self.backend_retry_ms(), self.reattach_max());
-        let pursuit = self.pursuit.get_or_insert(Pursuit::new(now));
+        let pursuit = self.backend.pursuit.get_or_insert(Pursuit::new(now));
         match pursuit.refused(retry_ms, now, max) {
             Step::AskIn(wait) => {
                 self.source = Source::Waiting {
@@ -138,34 +153,40 @@ impl<W: World> StreamTask<W> {
         if self.life.is_over() {
             return None;
         }
-        match self.source {
-            Source::Reading(_) | Source::Opening(_) => {
-                self.pursuit.map(|pursuit| pursuit.deadline(self.reattach_max()))
-            }
-            Source::Waiting { .. } | Source::Draining(..) | Source::Polled { .. } | Source::Over => None,
+        let end = self
+            .backend
+            .pursuit
+            .map(|pursuit| pursuit.deadline(self.reattach_max()));
+        match (&self.source, &self.backend.reattaching) {
+            (Source::Reading(_), Some(reattaching)) => end.map(|end| end.min(reattaching.until())),
+            (Source::Reading(_) | Source::Opening(_), _) => end,
+            (Source::Waiting { .. } | Source::Draining(..) | Source::Polled { .. } | Source::Over, _) => None,
         }
     }
 
     /// Gives the pursuit up if its time is over. Call: when the clock is looked at.
     pub(crate) fn look_at_pursuit(&mut self, now: Millis) {
         if self.pursuit_ends().is_some_and(|end| now >= end) {
+            if self.backend.reattaching.is_some() {
+                return self.reattach_is_late(now);
+            }
             info!(session = %self.session.label(), stream = %self.name, "backend was asked again and gave no sign of life");
             self.give_up_pursuit(now);
         }
     }
 
     fn give_up_pursuit(&mut self, now: Millis) {
-        self.source = Source::Over;
-        self.fail_open(Reason::UpstreamGap, now);
+        self.not_reattached(Reason::UpstreamGap, now);
     }
 
-    fn backend_retry_ms(&self) -> u64 {
-        self.trail
+    pub(crate) fn backend_retry_ms(&self) -> u64 {
+        self.backend
+            .trail
             .retry()
             .unwrap_or_else(|| self.relay.base_retry_ms(&self.session))
     }
 
-    fn reattach_max(&self) -> Millis {
+    pub(crate) fn reattach_max(&self) -> Millis {
         Millis(self.session.pool.config.stream.reattach_max.as_millis() as u64)
     }
 }

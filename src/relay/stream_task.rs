@@ -17,12 +17,11 @@ use crate::pure::epoch::{Epoch, EpochEnd, Reason, Seq};
 use crate::pure::event_id::{Conn, IdPrefix, StreamName};
 use crate::pure::limits::EVENT_ID_BYTES_MAX;
 use crate::pure::log::Millis;
-use crate::pure::rpc::RequestId;
 use crate::pure::sse::encode;
-use crate::pure::stream::admission::{Admission, Had as HadBefore};
-use crate::pure::stream::{Agent, Life, Pursuit, SourceEnd, Trail};
+use crate::pure::stream::{Agent, Life, SourceEnd};
 use crate::relay::Relay;
 use crate::relay::ask::{Awaited, Early};
+use crate::relay::backend_side::{BackendSide, prior};
 use crate::relay::intake::{Counts, Intake, Poured, Spill};
 use crate::relay::mailbox::{Command, Had, Mailbox};
 use crate::relay::outcome::{FirstHead, Settled};
@@ -73,23 +72,8 @@ pub(crate) struct StreamTask<W: World> {
     pub(crate) backoff: Backoff,
     /// Why continuity is lost already, though nobody could be told yet: the upstream GET is to be opened again.
     pub(crate) gap: Option<Reason>,
-    /// Whether the backend lets the upstream GET in, and since when it streams.
-    pub(crate) admission: Admission,
-    pub(crate) let_in_at: Millis,
-    /// What a standalone stream had of its backend on earlier connections.
-    pub(crate) had: Option<Box<HadBefore>>,
-    /// The backend's own ids beside the log.
-    pub(crate) trail: Trail,
-    /// The backend is asked again for the rest of an answer.
-    pub(crate) pursuit: Option<Pursuit>,
-    /// Pings of the backend's that wait for the proxy's answer.
-    pub(crate) pings: Vec<RequestId>,
-    /// Shared by the proxy's answers that are on their way to the backend: how many there are.
-    pub(crate) answering: Option<Arc<()>>,
-    /// An answered request whose frame was half sent when it was to be struck.
-    pub(crate) unstruck: Option<(RequestId, Seq)>,
-    /// What the trail had seen when the body that is read was opened.
-    pub(crate) news: u64,
+    /// What is known of the backend besides.
+    pub(crate) backend: BackendSide,
     pub(crate) spill: Spill,
     pub(crate) reader: Option<Reader>,
     pub(crate) awaited: Option<Awaited>,
@@ -224,22 +208,27 @@ impl<W: World> StreamTask<W> {
                     prefix: self.prefix.as_bytes(),
                     spill: &mut self.spill,
                     counts: &mut self.counts,
-                    trail: &mut self.trail,
-                    had: self.had.as_deref_mut(),
+                    trail: &mut self.backend.trail,
+                    prior: prior(&mut self.backend.reattaching, &mut self.backend.had),
                     agent: self.agent,
                     client: presence,
-                    pings: &mut self.pings,
+                    pings: &mut self.backend.pings,
                     now,
                 };
-                match body.poll_events(cx, &mut |block| intake.take(block)) {
-                    Poll::Pending => return Progress::None,
-                    Poll::Ready(Ok(Read::Events)) => {
-                        if let Some(pursuit) = &mut self.pursuit {
-                            pursuit.alive(now);
-                        }
+                let Poll::Ready(read) = body.poll_events(cx, &mut |block| intake.take(block)) else {
+                    return Progress::None;
+                };
+                if self.backend.pursuit.is_some() {
+                    self.heard(now);
+                    if !matches!(self.source, Source::Reading(_)) {
+                        // What was said is not believed: the stream goes on in another way, or not at all.
+                        return Progress::Made;
                     }
-                    Poll::Ready(Ok(Read::End(_))) => self.source_ended(self.clean_end(), now),
-                    Poll::Ready(Err(error)) => {
+                }
+                match read {
+                    Ok(Read::Events) => {}
+                    Ok(Read::End(_)) => self.source_ended(self.clean_end(), now),
+                    Err(error) => {
                         debug!(session = %self.session.label(), stream = %self.name, %error, "backend stream broke");
                         self.source_ended(SourceEnd::Broken, now);
                     }
@@ -274,8 +263,10 @@ impl<W: World> StreamTask<W> {
     pub(crate) fn drain_source(&mut self, now: Millis) {
         self.source = match std::mem::replace(&mut self.source, Source::Over) {
             Source::Reading(body) => Source::Draining(body, Millis(now.0 + DRAINING_MS_MAX)),
-            Source::Polled { .. } => Source::Over,
-            other => other,
+            Source::Draining(body, until) => Source::Draining(body, until),
+            Source::Opening(_) | Source::Waiting { .. } | Source::Polled { .. } | Source::Over => {
+                Source::Over
+            }
         };
     }
 

@@ -145,7 +145,7 @@ impl<W: World> StreamTask<W> {
         self.prefix = IdPrefix::new(self.relay.keys.current(), &self.session.uid, epoch, &self.name);
         (self.kept, self.acked, self.written) = (Seq::START, Seq::START, Seq::START);
         self.counts.begin_epoch();
-        self.trail.begin_epoch();
+        self.backend.trail.begin_epoch();
         self.gap = None;
         let pending = self.answer_for_client();
         self.tell(self.session.resync(reason, epoch, (self.agent, &pending)), now);

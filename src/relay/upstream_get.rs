@@ -11,6 +11,7 @@ use crate::pure::event_id::StreamName;
 use crate::pure::log::Millis;
 use crate::pure::overlap::Digest;
 use crate::pure::stream::admission::{Next, Refusal};
+use crate::pure::stream::trail::Known;
 use crate::relay::birth::REOPEN_CAP;
 use crate::relay::source::Source;
 use crate::relay::stream_task::StreamTask;
@@ -22,14 +23,14 @@ use crate::store::StreamLog;
 impl<W: World> StreamTask<W> {
     /// The upstream GET streams.
     pub(crate) fn get_let_in(&mut self, now: Millis) {
-        self.admission.let_in();
-        self.let_in_at = now;
+        self.backend.admission.let_in();
+        self.backend.let_in_at = now;
     }
 
     /// The upstream GET ended, for this reason of a gap: it is opened again.
-    pub(crate) fn get_ended(&mut self, reason: Reason, now: Millis) {
+    pub(crate) fn get_lost(&mut self, reason: Reason, now: Millis) {
         // One that a backend ends at once, again and again, is no success.
-        if u128::from(now.0.saturating_sub(self.let_in_at.0)) >= REOPEN_CAP.as_millis() {
+        if u128::from(now.0.saturating_sub(self.backend.let_in_at.0)) >= REOPEN_CAP.as_millis() {
             self.backoff.succeed();
         }
         self.remember_had();
@@ -40,7 +41,7 @@ impl<W: World> StreamTask<W> {
     /// The backend refused the upstream GET.
     pub(crate) fn get_refused(&mut self, how: Refusal, now: Millis) {
         let max = Millis(self.session.pool.config.stream.get_refused_max.as_millis() as u64);
-        match self.admission.refused(how, now, max) {
+        match self.backend.admission.refused(how, now, max) {
             Next::TryAgain => self.reopen_later(now),
             Next::Lost => {
                 info!(session = %self.session.label(), "backend refused the standalone stream for too long");
@@ -63,21 +64,31 @@ impl<W: World> StreamTask<W> {
 
     /// Remembers the newest events that have an id of the backend's, each by its data.
     fn remember_had(&mut self) {
-        let events = self.trail.events(self.log.span().last);
-        let Some((first, _)) = events.first() else {
-            if let Some(had) = &mut self.had {
+        let events = self.backend.trail.events(self.log.span().last);
+        let Some(first) = events.first() else {
+            if let Some(had) = &mut self.backend.had {
                 had.ended(std::iter::empty());
             }
             return;
         };
-        let from = (*first).max(self.log.span().first);
-        let last = self.log.span().last;
-        let told = told_after(&self.log, Seq::new(from.get() - 1), last);
-        let digest = |at: Seq| {
-            let nth = usize::try_from(at.get().checked_sub(from.get())?).ok()?;
-            told.get(nth).map(|told| Digest::of(&told.data))
-        };
-        let had = events.into_iter().filter_map(|(at, id)| Some((id, digest(at)?)));
-        self.had.get_or_insert_default().ended(had);
+        let said = self.said_since(first.at);
+        let had = events
+            .into_iter()
+            .filter_map(|known| Some((said(&known)?, known)));
+        let had = had.map(|(said, known)| (known.id, said));
+        self.backend.had.get_or_insert_default().ended(had);
+    }
+
+    /// What the log's events from here on say, or said before something else was put in their place.
+    pub(crate) fn said_since(&self, first: Seq) -> impl Fn(&Known) -> Option<Digest> + use<W> {
+        let span = self.log.span();
+        let from = first.max(span.first);
+        let told = told_after(&self.log, Seq::new(from.get() - 1), span.last);
+        let digests: Vec<Digest> = told.iter().map(|told| Digest::of(&told.data)).collect();
+        move |known| {
+            let nth = known.at.get().checked_sub(from.get())?;
+            let held = digests.get(usize::try_from(nth).ok()?).copied();
+            known.said.or(held)
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use crate::pure::epoch::Seq;
 use crate::pure::limits::{OVERLAP_EVENTS_MAX, UPSTREAM_ID_BYTES_MAX};
+use crate::pure::overlap::Digest;
 
 /// What an id of a backend stands on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +25,29 @@ struct Mark {
     at: Seq,
     stand: Stand,
     id: Vec<u8>,
+    /// What it said, where the log does not say it any more.
+    said: Option<Box<Digest>>,
+}
+
+/// An event of the log that came with an id of the backend's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Known {
+    /// Where it stands.
+    pub at: Seq,
+    /// The backend's id.
+    pub id: Box<[u8]>,
+    /// What it said, where the log does not say it any more.
+    pub said: Option<Digest>,
+}
+
+impl Mark {
+    fn known(&self) -> Known {
+        Known {
+            at: self.at,
+            id: self.id.as_slice().into(),
+            said: self.said.as_deref().copied(),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -50,7 +74,7 @@ pub struct Ask {
     /// What it stands on.
     pub stand: Stand,
     /// The events that the log holds from there on, each with its id: first the asked one itself, if it is an event.
-    pub held: Vec<(Seq, Box<[u8]>)>,
+    pub held: Vec<Known>,
 }
 
 impl Trail {
@@ -129,20 +153,18 @@ impl Trail {
             .iter()
             .position(|mark| !mark.id.is_empty() && within(mark))?;
         let asked = &kept.marks[nth];
-        let held: Vec<(Seq, Box<[u8]>)> = kept
+        let held: Vec<Known> = kept
             .marks
             .range(nth..)
             .filter(|mark| mark.stand == Stand::Event)
-            .map(|mark| (mark.at, mark.id.as_slice().into()))
+            .map(Mark::known)
             .collect();
         let from = match asked.stand {
             Stand::Event => asked.at,
             Stand::Cursor => asked.at.next(),
         };
-        let dense = held
-            .iter()
-            .zip(from.get()..)
-            .all(|((at, id), n)| at.get() == n && !id.is_empty());
+        let mut places = held.iter().zip(from.get()..);
+        let dense = places.all(|(known, n)| known.at.get() == n && !known.id.is_empty());
         let whole = held.len() as u64 == last.next().since(from);
         (dense && whole).then(|| Ask {
             cursor: asked.id.as_slice().into(),
@@ -152,12 +174,20 @@ impl Trail {
     }
 
     /// The events up to `last` that have an id, newest last, at most so many as are kept.
-    pub fn events(&self, last: Seq) -> Vec<(Seq, Box<[u8]>)> {
+    pub fn events(&self, last: Seq) -> Vec<Known> {
         let marks = self.kept.iter().flat_map(|kept| &kept.marks);
         marks
             .filter(|mark| mark.stand == Stand::Event && mark.at <= last && !mark.id.is_empty())
-            .map(|mark| (mark.at, mark.id.as_slice().into()))
+            .map(Mark::known)
             .collect()
+    }
+
+    /// The log is about to say something else in the place of this event: what it said.
+    pub fn keep_said(&mut self, at: Seq, said: Digest) {
+        let marks = self.kept.iter_mut().flat_map(|kept| &mut kept.marks);
+        for mark in marks.filter(|mark| mark.stand == Stand::Event && mark.at == at) {
+            mark.said.get_or_insert_with(|| Box::new(said));
+        }
     }
 
     fn kept(&mut self) -> &mut Kept {
@@ -187,7 +217,12 @@ impl Trail {
         if id.len() <= UPSTREAM_ID_BYTES_MAX {
             place.extend_from_slice(id);
         }
-        kept.marks.push_back(Mark { at, stand, id: place });
+        kept.marks.push_back(Mark {
+            at,
+            stand,
+            id: place,
+            said: None,
+        });
     }
 }
 
@@ -215,11 +250,8 @@ mod tests {
         assert_eq!(trail.cursor(), cursor.map(str::as_bytes), "{plays:?}");
         let text = |id: &[u8]| String::from_utf8_lossy(id).into_owned();
         let found = trail.ask(Seq::new(first), Seq::new(last)).map(|ask| {
-            let held: Vec<String> = ask
-                .held
-                .iter()
-                .map(|(at, id)| format!("{at}{}", text(id)))
-                .collect();
+            let each = |known: &Known| format!("{}{}", known.at, text(&known.id));
+            let held: Vec<String> = ask.held.iter().map(each).collect();
             (text(&ask.cursor), held.join(" "))
         });
         let expected = asked.map(|(cursor, held)| (cursor.to_owned(), held.to_owned()));
@@ -278,6 +310,10 @@ mod tests {
         trail.event(Seq::new(1), None);
         trail.event(Seq::new(2), Some(b"a"));
         assert_eq!(trail.news(), 3);
+        let said = Digest::of(b"x");
+        trail.keep_said(Seq::new(2), said);
+        trail.keep_said(Seq::new(2), Digest::of(b"later"));
+        assert_eq!(trail.events(Seq::new(2))[0].said, Some(said));
         trail.retry_in(7);
         trail.begin_epoch();
         assert_eq!((trail.cursor(), trail.retry(), trail.news()), (None, Some(7), 3));
