@@ -584,6 +584,10 @@ fn upstreams() {
             Err(["reattach: is \"proved\"", "declare event_store = \"per-session\""]),
         ),
         (
+            with("isolate_request_ids = true\n[upstream.stream]\nreattach = \"proved\""),
+            Ok(None),
+        ),
+        (
             with("event_store = \"per-session\"\n[upstream.stream]\nreattach = \"proved\""),
             Ok(None),
         ),

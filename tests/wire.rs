@@ -42,5 +42,7 @@ mod requests;
 mod restarts;
 #[path = "wire/tokens.rs"]
 mod tokens;
+#[path = "wire/translated.rs"]
+mod translated;
 #[path = "wire/upstream_get.rs"]
 mod upstream_get;

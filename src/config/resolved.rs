@@ -85,6 +85,10 @@ pub struct Upstream {
     pub sessions: Sessions,
     /// What is declared of the server's store of events, if it has one.
     pub event_store: EventStore,
+    /// How the ids of clients' requests reach the server (`isolate_request_ids`).
+    pub request_ids: RequestIds,
+    /// How a server's refusal of a call reaches the client.
+    pub errors: Errors,
     /// How a new session's replica is chosen.
     pub balance: Balance,
     /// Active health checks.
@@ -137,6 +141,24 @@ pub enum EventStore {
     Undeclared,
     /// It keeps each session's events apart.
     PerSession,
+}
+
+/// How the ids of clients' requests reach the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RequestIds {
+    /// As they are.
+    Passed,
+    /// Made unique for each session, and restored in what comes back.
+    Isolated,
+}
+
+/// How a server's refusal of a call reaches the client (`errors`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Errors {
+    /// As it is.
+    Pass,
+    /// As a JSON-RPC error with status 200, but for 401, 403 and 404.
+    Jsonrpc,
 }
 
 /// How a new session's replica is chosen.

@@ -10,8 +10,8 @@ use super::pem;
 use super::replica::{self, NotAReplica};
 use super::report::Origin;
 use super::resolved::{
-    Balance, EarlyCursor, EventStore, Exchange, Health, Polling, Probe, Reattach, Replica, Scheme, Session,
-    Sessions, Stream, Upstream, UpstreamTls,
+    Balance, EarlyCursor, Errors, EventStore, Exchange, Health, Polling, Probe, Reattach, Replica,
+    RequestIds, Scheme, Session, Sessions, Stream, Upstream, UpstreamTls,
 };
 
 /// The header fields that make up a credential if nothing is said (wire contract, section 9).
@@ -49,6 +49,12 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
     let event_store = fields
         .word("event_store", &event_store)
         .unwrap_or(EventStore::Undeclared);
+    let request_ids = match fields.switch("isolate_request_ids") {
+        Some(true) => RequestIds::Isolated,
+        Some(false) | None => RequestIds::Passed,
+    };
+    let errors = [("pass", Errors::Pass), ("jsonrpc", Errors::Jsonrpc)];
+    let errors = fields.word("errors", &errors).unwrap_or(Errors::Pass);
     let balance = [
         ("least_sessions", Balance::LeastSessions),
         ("round_robin", Balance::RoundRobin),
@@ -62,7 +68,7 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
     let session = fields.inner("session", session);
     let stream = fields.inner("stream", |fields| stream(fields, replay_memory));
     check::times(fields, &session, &stream);
-    check::reattach(fields, &stream, event_store);
+    check::reattach(fields, &stream, (event_store, request_ids));
     let name_at = fields.raw("name").map(|node| node.at.clone());
     let path_at = fields.at_any(&["path", "replicas"]);
     let (name, path) = (name?, path?);
@@ -75,6 +81,8 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
         replicas,
         sessions,
         event_store,
+        request_ids,
+        errors,
         balance,
         health,
         tls,

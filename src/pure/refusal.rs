@@ -197,6 +197,14 @@ pub fn ping(id: &RequestId) -> Vec<u8> {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#).into_bytes()
 }
 
+/// The error in place of a backend's answer with this HTTP status, which would cost some clients their connection.
+pub fn backend_status(id: &RequestId, status: u16) -> Vec<u8> {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"throughline: the server answered with HTTP status {status}","data":{{"reason":"backend_status","status":{status}}}}}}}"#
+    )
+    .into_bytes()
+}
+
 /// A list that a client holds a copy of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum List {
@@ -469,6 +477,10 @@ mod tests {
         check(
             &client_away(&id("4")),
             r#"{"jsonrpc":"2.0","id":4,"error":{"code":-32603,"message":"throughline: the client is away, and nobody will answer (client_away)","data":{"reason":"client_away"}}}"#,
+        );
+        check(
+            &backend_status(&id("5"), 503),
+            r#"{"jsonrpc":"2.0","id":5,"error":{"code":-32603,"message":"throughline: the server answered with HTTP status 503","data":{"reason":"backend_status","status":503}}}"#,
         );
         check(&ping(&id("3")), r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#);
     }

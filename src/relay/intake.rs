@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use crate::pure::epoch::Seq;
 use crate::pure::event_id::IdPrefix;
+use crate::pure::isolation::{Isolation, Restored};
 use crate::pure::limits::SERVER_REQUESTS_MAX;
 use crate::pure::log::{EndMark, Entry, Full, Millis, Span, TakenBy};
 use crate::pure::overlap::{Overlap, Proof, Said};
@@ -28,6 +29,8 @@ pub(crate) struct Intake<'a, L> {
     pub(crate) spill: &'a mut Spill,
     pub(crate) counts: &'a mut Counts,
     pub(crate) trail: &'a mut Trail,
+    /// How ids are restored, where they were isolated.
+    pub(crate) isolation: Option<&'a Isolation>,
     /// What came on earlier connections.
     pub(crate) prior: Prior<'a>,
     pub(crate) agent: Agent,
@@ -76,6 +79,18 @@ impl<L: StreamLog> Intake<'_, L> {
                         self.leave_out(Dropped::Empty, block.id)
                     }
                 };
+            }
+        };
+        let restored = self.isolation.map(|isolation| isolation.answer(text.as_bytes()));
+        let text = match &restored {
+            None | Some(Restored::Unchanged) => text,
+            Some(Restored::Changed(own)) => Text::of(own),
+            Some(Restored::Foreign) => {
+                if let Prior::Proof(overlap) = &mut self.prior {
+                    // Nothing may stand between what comes again.
+                    let _ = overlap.take(block.id, text.as_bytes());
+                }
+                return self.leave_out(Dropped::StrayResponse, block.id);
             }
         };
         match &mut self.prior {

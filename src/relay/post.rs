@@ -19,12 +19,14 @@ use crate::relay::answer::{Answer, Call, NotExecuted, Refused};
 use crate::relay::birth::{Beginning, Place};
 use crate::relay::exchange::Sent;
 use crate::relay::headers;
+use crate::relay::isolated;
 use crate::relay::passing::{self, Passing};
 use crate::relay::pool::{BackendAnswer, Request, Unanswered};
 use crate::relay::said::Said;
 use crate::relay::session::Session;
 use crate::relay::source::Source;
 use crate::relay::stream_task::StreamTask;
+use crate::relay::translated;
 use crate::relay::world::World;
 
 /// Answers a POST of a session.
@@ -35,7 +37,8 @@ pub(crate) async fn post<W: World>(
     said: Said,
 ) -> Answer<Passing<W>> {
     let agent = headers::agent_of(&call.headers);
-    let request = Request::of(call);
+    let mut request = Request::of(call);
+    request.body = session.outward(request.body);
     match said {
         // Not JSON-RPC: the backend's to judge.
         Said::Unreadable | Said::Nothing => plain(relay, session, request).await,
@@ -140,7 +143,10 @@ async fn execute<W: World>(
     };
     let incoming = match sent {
         Ok(Sent::Answer(incoming)) => incoming,
-        Ok(Sent::Whole(answer)) => return answer.into_answer(),
+        Ok(Sent::Whole(answer)) => {
+            let translated = translated::error(session, &ids, answer.status());
+            return translated.unwrap_or_else(|| answer.into_answer());
+        }
         Ok(Sent::SessionGone) => return Answer::Refused(Refused::SessionGone),
         Err(Unanswered::NoReplica) => {
             return Answer::Refused(Refused::NotExecuted {
@@ -165,7 +171,10 @@ async fn execute<W: World>(
         )
         .await;
     }
-    match passing::pass(incoming).await {
+    if let Some(answer) = translated::error(session, &ids, incoming.head.status) {
+        return answer;
+    }
+    match isolated::pass(session, incoming).await {
         Ok(answer) => answer,
         Err(error) => {
             debug!(session = %session.label(), %error, "backend's answer broke off");

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::config::resolved::EarlyCursor;
+use crate::config::resolved::{EarlyCursor, RequestIds};
 use crate::pure::epoch::{Epoch, Reason, Tombstone};
 use crate::pure::event_id::{Rid, StreamName, Uid};
+use crate::pure::isolation::Isolation;
 use crate::pure::log::{Bounds, Millis};
 use crate::pure::revision::Revision;
 use crate::pure::rpc::RequestId;
@@ -38,6 +39,8 @@ pub(crate) struct Session<W: World> {
     pub(crate) token: HeaderValue,
     pub(crate) revision: Revision,
     pub(crate) backend_id: Option<HeaderValue>,
+    /// How the ids of its requests are made its own, where they are.
+    pub(crate) isolation: Option<Isolation>,
     seat: Seat,
     record: Mutex<Record<Arc<Mailbox>>>,
     /// What a re-opened upstream GET needs of the newest client's: its credential and its revision, copied.
@@ -71,6 +74,10 @@ impl<W: World> Session<W> {
             .backend_id
             .as_ref()
             .and_then(|id| HeaderValue::try_from(id.as_str()).ok());
+        let isolation = match pool.config.request_ids {
+            RequestIds::Passed => None,
+            RequestIds::Isolated => Some(Isolation::of(&facts.uid)),
+        };
         let session = Arc::new(Self {
             relay: Arc::downgrade(relay),
             pool: Arc::clone(pool),
@@ -78,6 +85,7 @@ impl<W: World> Session<W> {
             token,
             revision: facts.revision,
             backend_id,
+            isolation,
             seat,
             record: Mutex::new(Record::new(origin, facts.flags, facts.issued, now)),
             credential: Mutex::default(),

@@ -209,6 +209,7 @@ impl<W: World> StreamTask<W> {
                     spill: &mut self.spill,
                     counts: &mut self.counts,
                     trail: &mut self.backend.trail,
+                    isolation: self.session.isolation.as_ref(),
                     prior: prior(&mut self.backend.reattaching, &mut self.backend.had),
                     agent: self.agent,
                     client: presence,
