@@ -591,6 +591,11 @@ fn upstreams() {
             with("event_store = \"per-session\"\n[upstream.stream]\nreattach = \"proved\""),
             Ok(None),
         ),
+        (with("[upstream.stream]\njson_upgrade_after = \"5s\""), Ok(None)),
+        (
+            with("[upstream.stream]\njson_upgrade_after = \"on\""),
+            Err(["json_upgrade_after", "on"]),
+        ),
         (
             with("[upstream.stream]\npolling = \"held\""),
             Err(["polling: `held`", "did you mean \"hold\"?"]),

@@ -131,6 +131,8 @@ pub(super) const REPLAY_EVENTS: Bounded<usize> = counts(1_024, 1, 16 * MIB);
 pub(super) const REPLAY_BYTES: Bounded<usize> = counts(8 * MIB, KIB, 64 * GIB);
 /// `upstream.stream.replay_age_max`: twice `detached_max`, so that a stream's whole absence is covered.
 pub(super) const REPLAY_AGE: Bounded<Duration> = times(10 * MIN, S, 7 * DAY);
+/// `upstream.stream.json_upgrade_after`, where it is on: below what intermediaries wait for a head.
+pub(super) const JSON_UPGRADE: Bounded<Duration> = times(10 * S, 10 * MS, HOUR);
 /// `upstream.stream.get_refused_max`: wire contract, section 7; a server's own time for a half-open connection.
 pub(super) const GET_REFUSED: Bounded<Duration> = times(60 * S, 100 * MS, DAY);
 /// `upstream.stream.reattach_max`: wire contract, section 8; half of the call timeout of common clients.

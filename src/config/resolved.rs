@@ -272,6 +272,8 @@ pub struct Stream {
     pub early_cursor: EarlyCursor,
     /// What a backend that ends an answer's stream early, to be polled, means to the client (`polling`).
     pub polling: Polling,
+    /// After how long a call whose answer has not begun gets a stream; `None`: never (`json_upgrade_after`).
+    pub json_upgrade_after: Option<Duration>,
     /// Whether a backend's stream that broke is asked again (`reattach`).
     pub reattach: Reattach,
     /// How long a backend may refuse a session's standalone stream as if another stood (`get_refused_max`).

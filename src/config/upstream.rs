@@ -7,6 +7,7 @@ use super::check;
 use super::fields::Fields;
 use super::files::Around;
 use super::pem;
+use super::raw::Raw;
 use super::replica::{self, NotAReplica};
 use super::report::Origin;
 use super::resolved::{
@@ -344,6 +345,11 @@ fn stream(fields: &mut Fields<'_, '_>, replay_memory: usize) -> Stream {
     let polling = fields.word("polling", &polling).unwrap_or(Polling::Pass);
     let reattach = [("never", Reattach::Never), ("proved", Reattach::Proved)];
     let reattach = fields.word("reattach", &reattach).unwrap_or(Reattach::Never);
+    let json_upgrade_after = match fields.raw("json_upgrade_after").map(|node| &node.value) {
+        None => None,
+        Some(Raw::Text(text)) if text == "off" => None,
+        Some(_) => Some(fields.time("json_upgrade_after", bounds::JSON_UPGRADE)),
+    };
     let stream = Stream {
         keepalive: fields.time("keepalive", bounds::KEEPALIVE),
         retry: fields.time("retry", bounds::RETRY),
@@ -355,6 +361,7 @@ fn stream(fields: &mut Fields<'_, '_>, replay_memory: usize) -> Stream {
         event_bytes_max: fields.size("event_bytes_max", bounds::EVENT_BYTES),
         early_cursor,
         polling,
+        json_upgrade_after,
         reattach,
         get_refused_max: fields.time("get_refused_max", bounds::GET_REFUSED),
         reattach_max: fields.time("reattach_max", bounds::REATTACH),

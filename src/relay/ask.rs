@@ -101,6 +101,7 @@ impl<W: World> StreamTask<W> {
                 | Source::Draining(..)
                 | Source::Waiting { .. }
                 | Source::Polled { .. }
+                | Source::Answering(_)
                 | Source::Over => self.ask_standalone(asked, waiting),
             },
         }

@@ -69,6 +69,7 @@ mod sweep_task;
 mod tend;
 mod translated;
 mod turn;
+mod upgrade;
 mod upstream_get;
 pub mod world;
 

@@ -126,7 +126,7 @@ impl<W: World> StreamTask<W> {
         self.answer_open(failure, now);
     }
 
-    fn answer_open(&mut self, failure: Failure, now: Millis) {
+    pub(crate) fn answer_open(&mut self, failure: Failure, now: Millis) {
         let open: Vec<RequestId> = self.life.fail();
         for (nth, id) in open.iter().enumerate() {
             let end = if nth + 1 == open.len() {
@@ -154,7 +154,7 @@ impl<W: World> StreamTask<W> {
     }
 
     /// Appends one event behind what waits; it waits too while there is no room.
-    fn append(&mut self, end: EndMark, event: &[u8], data: &[u8], now: Millis) {
+    pub(crate) fn append(&mut self, end: EndMark, event: &[u8], data: &[u8], now: Millis) {
         let entry = Entry {
             prefix: self.prefix.as_bytes(),
             end,

@@ -39,7 +39,11 @@ impl<W: World> StreamTask<W> {
                 self.ask_if_healthy(now);
             }
             Source::Draining(..) | Source::Waiting { .. } => {}
-            Source::Reading(_) | Source::Opening(_) | Source::Polled { .. } | Source::Over => {}
+            Source::Reading(_)
+            | Source::Opening(_)
+            | Source::Polled { .. }
+            | Source::Answering(_)
+            | Source::Over => {}
         }
         self.look_at_pursuit(now);
         self.answer_early(now);
@@ -67,7 +71,11 @@ impl<W: World> StreamTask<W> {
         }
         match &self.source {
             Source::Draining(_, until) | Source::Waiting { until } => due = due.min(until.0),
-            Source::Reading(_) | Source::Opening(_) | Source::Polled { .. } | Source::Over => {}
+            Source::Reading(_)
+            | Source::Opening(_)
+            | Source::Polled { .. }
+            | Source::Answering(_)
+            | Source::Over => {}
         }
         if let Some(until) = self.pursuit_ends() {
             due = due.min(until.0);

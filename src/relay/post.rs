@@ -27,6 +27,7 @@ use crate::relay::session::Session;
 use crate::relay::source::Source;
 use crate::relay::stream_task::StreamTask;
 use crate::relay::translated;
+use crate::relay::upgrade::{self, Began};
 use crate::relay::world::World;
 
 /// Answers a POST of a session.
@@ -137,9 +138,29 @@ async fn execute<W: World>(
         let why = NotExecuted::Overloaded;
         return Answer::Refused(Refused::NotExecuted { ids, why });
     }
-    let Some(sent) = relay.running.within(session.send(relay, request)).await else {
-        let reason = Reason::OwnerLost;
-        return Answer::Refused(Refused::OutcomeUnknown { ids, reason });
+    let began = match upgrade::upgrades_after(session, &request) {
+        None => relay
+            .running
+            .within(session.send(relay, request))
+            .await
+            .map(Began::Answered),
+        Some(after) => {
+            relay
+                .running
+                .within(upgrade::send(relay, session, request, after))
+                .await
+        }
+    };
+    let agent = asking.agent;
+    let sent = match began {
+        Some(Began::Answered(sent)) => sent,
+        Some(Began::Slow(source)) => {
+            return stream(relay, session, (HeaderMap::new(), source), Asking { ids, agent }).await;
+        }
+        None => {
+            let reason = Reason::OwnerLost;
+            return Answer::Refused(Refused::OutcomeUnknown { ids, reason });
+        }
     };
     let incoming = match sent {
         Ok(Sent::Answer(incoming)) => incoming,
@@ -160,16 +181,9 @@ async fn execute<W: World>(
         }
     };
     if incoming.head.status.is_success() && headers::is_event_stream(&incoming.head.headers) {
-        return stream(
-            relay,
-            session,
-            incoming,
-            Asking {
-                ids,
-                agent: asking.agent,
-            },
-        )
-        .await;
+        let (head, body) = incoming.into_events(session.pool.config.stream.event_bytes_max);
+        let source = Source::Reading(Box::new(body));
+        return stream(relay, session, (head.headers, source), Asking { ids, agent }).await;
     }
     if let Some(answer) = translated::error(session, &ids, incoming.head.status) {
         return answer;
@@ -189,11 +203,11 @@ fn lost(ids: Vec<RequestId>) -> Refused {
     Refused::OutcomeUnknown { ids, reason }
 }
 
-/// Makes the backend's event stream one of ours.
+/// Makes the backend's answer a stream of ours, with these fields of its head.
 async fn stream<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    incoming: BackendAnswer<W>,
+    (head, source): (HeaderMap, Source<W>),
     asking: Asking,
 ) -> Answer<Passing<W>> {
     let Asking { ids, agent } = asking;
@@ -201,11 +215,9 @@ async fn stream<W: World>(
         [one] => StreamName::Post(Rid::from_request_id(one)),
         several => match Rid::from_batch(several) {
             Some(rid) => StreamName::Post(rid),
-            None => return passing::untouched(incoming),
+            None => return Answer::Refused(lost(ids)),
         },
     };
-    let (head, body) = incoming.into_events(session.pool.config.stream.event_bytes_max);
-    let source = Source::Reading(Box::new(body));
     let life = Life::post(ids.clone());
     let place = Place::new(relay, name);
     let mut task = match StreamTask::open(relay, session, place, Beginning { life, source, agent }).await {
@@ -215,7 +227,7 @@ async fn stream<W: World>(
             return Answer::Refused(lost(ids));
         }
     };
-    let opening = task.first_opening(head.headers);
+    let opening = task.first_opening(head);
     match task.spawn_post() {
         Ok(()) => Answer::Stream(opening),
         Err(full) => {

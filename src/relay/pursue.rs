@@ -160,7 +160,14 @@ impl<W: World> StreamTask<W> {
         match (&self.source, &self.backend.reattaching) {
             (Source::Reading(_), Some(reattaching)) => end.map(|end| end.min(reattaching.until())),
             (Source::Reading(_) | Source::Opening(_), _) => end,
-            (Source::Waiting { .. } | Source::Draining(..) | Source::Polled { .. } | Source::Over, _) => None,
+            (
+                Source::Waiting { .. }
+                | Source::Draining(..)
+                | Source::Polled { .. }
+                | Source::Answering(_)
+                | Source::Over,
+                _,
+            ) => None,
         }
     }
 

@@ -10,6 +10,7 @@ use crate::net::Net;
 use crate::pure::log::Millis;
 use crate::pure::stream::admission::Refusal;
 use crate::relay::exchange::WholeAnswer;
+use crate::relay::upgrade::Answering;
 use crate::relay::world::World;
 use crate::upstream::EventBody;
 
@@ -50,6 +51,8 @@ pub(crate) enum Source<W: World> {
         /// How long, in milliseconds.
         retry_ms: u64,
     },
+    /// A POST's exchange goes on whose answer was slow to begin.
+    Answering(Answering<W>),
     /// There is none and none will come.
     Over,
 }

@@ -32,7 +32,7 @@ use crate::relay::source::Source;
 use crate::relay::turn::Turning;
 use crate::relay::world::World;
 use crate::store::{Store, StreamLog};
-use crate::upstream::{Backoff, Read};
+use crate::upstream::{Backoff, EventError, Read};
 
 /// Batches that one wake carries before the task lets others run.
 const ROUNDS_MAX: usize = 16;
@@ -219,26 +219,7 @@ impl<W: World> StreamTask<W> {
                 let Poll::Ready(read) = body.poll_events(cx, &mut |block| intake.take(block)) else {
                     return Progress::None;
                 };
-                if self.backend.pursuit.is_some() {
-                    self.heard(now);
-                    if !matches!(self.source, Source::Reading(_)) {
-                        // What was said is not believed: the stream goes on in another way, or not at all.
-                        return Progress::Made;
-                    }
-                }
-                match read {
-                    Ok(Read::Events) => {}
-                    Ok(Read::End(_)) => self.source_ended(self.clean_end(), now),
-                    Err(error) => {
-                        debug!(session = %self.session.label(), stream = %self.name, %error, "backend stream broke");
-                        self.source_ended(SourceEnd::Broken, now);
-                    }
-                }
-                self.answer_pings();
-                if self.life.is_over() {
-                    self.session.finished(self.epoch);
-                    self.drain_source(now);
-                }
+                self.was_read(read, now);
                 Progress::Made
             }
             Source::Draining(body, _) => match body.poll_events(cx, &mut |_| {}) {
@@ -256,7 +237,38 @@ impl<W: World> StreamTask<W> {
                     Progress::Made
                 }
             },
+            Source::Answering(answering) => match answering.as_mut().poll(cx) {
+                Poll::Pending => Progress::None,
+                Poll::Ready(late) => {
+                    self.answered_late(late, now);
+                    Progress::Made
+                }
+            },
             Source::Waiting { .. } | Source::Polled { .. } | Source::Over => Progress::None,
+        }
+    }
+
+    /// The backend's body was read: what followed from its events is looked at, then its end, if it came.
+    fn was_read(&mut self, read: Result<Read, EventError>, now: Millis) {
+        if self.backend.pursuit.is_some() {
+            self.heard(now);
+            if !matches!(self.source, Source::Reading(_)) {
+                // What was said is not believed: the stream goes on in another way, or not at all.
+                return;
+            }
+        }
+        match read {
+            Ok(Read::Events) => {}
+            Ok(Read::End(_)) => self.source_ended(self.clean_end(), now),
+            Err(error) => {
+                debug!(session = %self.session.label(), stream = %self.name, %error, "backend stream broke");
+                self.source_ended(SourceEnd::Broken, now);
+            }
+        }
+        self.answer_pings();
+        if self.life.is_over() {
+            self.session.finished(self.epoch);
+            self.drain_source(now);
         }
     }
 
@@ -265,9 +277,11 @@ impl<W: World> StreamTask<W> {
         self.source = match std::mem::replace(&mut self.source, Source::Over) {
             Source::Reading(body) => Source::Draining(body, Millis(now.0 + DRAINING_MS_MAX)),
             Source::Draining(body, until) => Source::Draining(body, until),
-            Source::Opening(_) | Source::Waiting { .. } | Source::Polled { .. } | Source::Over => {
-                Source::Over
-            }
+            Source::Opening(_)
+            | Source::Answering(_)
+            | Source::Waiting { .. }
+            | Source::Polled { .. }
+            | Source::Over => Source::Over,
         };
     }
 

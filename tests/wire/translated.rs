@@ -4,7 +4,9 @@
 
 use crate::backend::{Backend, Exchange};
 use crate::proxy::Proxy;
-use crate::session::{Session, call, epoch_of, failed, message, note, primed, result, verdict};
+use crate::session::{
+    OLDER, PRIMING, Session, call, epoch_of, failed, message, note, primed, result, verdict,
+};
 
 const ISOLATED: &str = "upstream.isolate_request_ids=true";
 
@@ -167,4 +169,101 @@ fn refusals_of_calls_become_json_rpc() {
     backend.next_of("POST").answer(503, &[], "no");
     assert_eq!(client.whole().head.status(), 503);
     session.is_alive(&backend);
+}
+
+/// An answer that is slow to begin becomes a primed stream, and what then comes is in it; a cut costs nothing.
+#[test]
+fn a_slow_answer_becomes_a_stream() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &["upstream.stream.json_upgrade_after=20ms"]);
+    let session = Session::open(&proxy, &backend);
+    for how in ["json", "lines", "stream", "cut"] {
+        let mut client = session.post(&call("1"));
+        let exchange = backend.next_of("POST");
+        assert_eq!(verdict(&client.head()), "live");
+        let prime = primed(&mut client).id().to_owned();
+        match how {
+            "json" => exchange.json(&result("1")),
+            "lines" => exchange.json(&format!("{}\n", result("1"))),
+            "stream" => {
+                let mut exchange = exchange.stream();
+                exchange.event(&note(1));
+                message(&mut client, &note(1));
+                exchange.event(&result("1"));
+                exchange.finish();
+            }
+            _ => {
+                client.cut();
+                session.client_left(&proxy);
+                exchange.json(&result("1"));
+                client = session.resume(&prime);
+                assert!(verdict(&client.head()).starts_with("resumed 0 "));
+                primed(&mut client);
+            }
+        }
+        let last = message(&mut client, &result("1"));
+        assert_eq!(
+            (epoch_of(last.id()), last.id().ends_with('~')),
+            (epoch_of(&prime), true)
+        );
+        client.ended();
+    }
+    assert!(backend.is_silent(), "each call was sent once");
+}
+
+/// What goes wrong behind the upgrade is the call's error, whatever it is.
+#[test]
+fn a_slow_answer_that_fails_is_said_in_its_stream() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &["upstream.stream.json_upgrade_after=20ms"]);
+    for (how, reason) in [
+        ("503", "backend_status"),
+        ("lost", "backend_lost"),
+        ("nothing", "backend_lost"),
+        ("404", "backend_lost"),
+    ] {
+        let session = Session::open(&proxy, &backend);
+        let mut client = session.post(&call("1"));
+        let exchange = backend.next_of("POST");
+        verdict(&client.head());
+        primed(&mut client);
+        match how {
+            "503" => exchange.answer(503, &[], "busy"),
+            "lost" => exchange.cut(),
+            "nothing" => exchange.answer(202, &[], ""),
+            _ => exchange.answer(404, &[], ""),
+        }
+        let error = client.event();
+        assert_eq!(failed(error.data(), "1").0, reason, "{how}");
+        assert!(error.id().ends_with('~'));
+        client.ended();
+        if how == "404" {
+            session.is_gone();
+        }
+    }
+}
+
+/// Only where it is understood: never a session before 2025-11-25, and never by default.
+#[test]
+fn what_is_answered_as_it_is() {
+    let backend = Backend::start();
+    let slow = Proxy::start(&[&backend.url()], &["upstream.stream.json_upgrade_after=20ms"]);
+    let plain = Proxy::start(&[&backend.url()], &[]);
+    let primes = Session::open(&slow, &backend);
+    for (proxy, revision) in [(&slow, OLDER), (&plain, PRIMING)] {
+        let session = Session::open_at(proxy, &backend, revision, "Go-http-client/1.1");
+        let mut client = session.post(&call("1"));
+        let waiting = backend.next_of("POST");
+        // Meanwhile another call has become a stream.
+        let mut other = primes.post(&call("2"));
+        let exchange = backend.next_of("POST");
+        verdict(&other.head());
+        primed(&mut other);
+        exchange.json(&result("2"));
+        message(&mut other, &result("2"));
+        waiting.json(&result("1"));
+        let whole = client.whole();
+        assert_eq!(whole.head.get("content-type"), Some("application/json"));
+        assert_eq!(whole.body, result("1"));
+    }
 }
