@@ -9,16 +9,19 @@ use sha2::{Digest as _, Sha256};
 
 use crate::pure::continuity::{Continuity, First, Observation, Place, Point, Window, classify};
 use crate::pure::epoch::Reason;
+use crate::pure::rpc;
 use crate::pure::stream::trail::Stand;
 
-/// What an event says, told in 32 bytes: two events of one digest say the same.
+/// What an event says, told in 32 bytes: two events of one digest say the same. Of JSON it is the value that counts,
+/// not its spelling: some servers keep values, and write them anew when they are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
     /// The digest of an event's data.
     pub fn of(data: &[u8]) -> Self {
-        Self(Sha256::digest(data).into())
+        let spelled = rpc::canonical(data);
+        Self(Sha256::digest(spelled.as_deref().unwrap_or(data)).into())
     }
 }
 
@@ -209,6 +212,19 @@ mod tests {
         check(FROM_CURSOR, "", "1=a", Whole, "1=a");
         // Ids need not be numbers, nor in any order.
         check(FROM_CURSOR, "z=a b=a", "z=a b=a", Whole, "");
+    }
+
+    #[test]
+    fn json_that_is_written_anew_says_the_same() {
+        check(
+            FROM_CURSOR,
+            r#"1={"a":1,"b":"x"}"#,
+            r#"1={"b":"\u0078","a":1} 2=c"#,
+            Proof::Whole,
+            "2=c",
+        );
+        check(FROM_CURSOR, r#"1={"a":1}"#, r#"1={"a":2}"#, Proof::Other, "");
+        check(FROM_CURSOR, r#"1=[1,2]"#, r#"1=[2,1]"#, Proof::Other, "");
     }
 
     #[test]
