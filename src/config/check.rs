@@ -337,7 +337,7 @@ pub(super) fn reattach(
         (Reattach::Never, _, _)
         | (Reattach::Proved, EventStore::PerSession, _)
         | (Reattach::Proved, EventStore::Undeclared, RequestIds::Isolated) => {}
-        (Reattach::Proved, EventStore::Undeclared, RequestIds::Passed) => {
+        (Reattach::Proved, EventStore::Undeclared, RequestIds::Auto | RequestIds::Passed) => {
             let at = fields.at("stream");
             let what = "is \"proved\", but nothing says that the server keeps the events of its sessions apart: \
                         one session might be shown another's";

@@ -146,6 +146,8 @@ pub enum EventStore {
 /// How the ids of clients' requests reach the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RequestIds {
+    /// As they are, unless the server was seen to keep events and nothing says that it keeps them apart.
+    Auto,
     /// As they are.
     Passed,
     /// Made unique for each session, and restored in what comes back.

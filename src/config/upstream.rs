@@ -50,9 +50,13 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
     let event_store = fields
         .word("event_store", &event_store)
         .unwrap_or(EventStore::Undeclared);
-    let request_ids = match fields.switch("isolate_request_ids") {
-        Some(true) => RequestIds::Isolated,
-        Some(false) | None => RequestIds::Passed,
+    let request_ids = match fields.raw("isolate_request_ids").map(|node| &node.value) {
+        None => RequestIds::Auto,
+        Some(Raw::Text(text)) if text == "auto" => RequestIds::Auto,
+        Some(_) => match fields.switch("isolate_request_ids") {
+            Some(true) => RequestIds::Isolated,
+            Some(false) | None => RequestIds::Passed,
+        },
     };
     let errors = [("pass", Errors::Pass), ("jsonrpc", Errors::Jsonrpc)];
     let errors = fields.word("errors", &errors).unwrap_or(Errors::Pass);

@@ -5,15 +5,17 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
 use tracing::{debug, warn};
 
-use crate::config::resolved;
+use crate::config::resolved::{self, EventStore, RequestIds};
 use crate::net::Net;
 use crate::net::tls::TlsProblem;
+use crate::pure::revision::{Priming, Revision};
 use crate::pure::session_token::ReplicaKey;
 use crate::relay::answer::{Call, NotExecuted};
 use crate::relay::headers;
@@ -41,6 +43,8 @@ pub struct Pool<W: World> {
     pub(crate) table: Table,
     /// What is measured of it.
     pub(crate) instruments: Arc<UpstreamInstruments>,
+    /// Whether the server was seen to keep events.
+    keeps_events: AtomicBool,
     client: Arc<Client<W::Net>>,
     world: Arc<W>,
 }
@@ -132,6 +136,7 @@ impl<W: World> Pool<W> {
             config,
             table,
             instruments,
+            keeps_events: AtomicBool::new(false),
             client,
             world,
         })
@@ -155,6 +160,27 @@ impl<W: World> Pool<W> {
     /// Its configuration.
     pub const fn config(&self) -> &Arc<resolved::Upstream> {
         &self.config
+    }
+
+    /// The server gave an event of its own an id: it keeps events, perhaps those of all sessions together.
+    pub(crate) fn seen_to_keep_events(&self) {
+        self.keeps_events.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the request ids of a session of this revision are made its own.
+    pub(crate) fn isolates(&self, revision: Revision) -> bool {
+        match (
+            self.config.request_ids,
+            self.config.event_store,
+            revision.primes(),
+        ) {
+            (RequestIds::Isolated, _, _) => true,
+            (RequestIds::Auto, EventStore::Undeclared, Priming::Yes) => {
+                self.keeps_events.load(Ordering::Relaxed)
+            }
+            (RequestIds::Auto, EventStore::Undeclared | EventStore::PerSession, _)
+            | (RequestIds::Passed, _, _) => false,
+        }
     }
 
     fn chance(&self) -> u64 {

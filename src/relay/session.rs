@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::config::resolved::{EarlyCursor, RequestIds};
+use crate::config::resolved::EarlyCursor;
 use crate::pure::epoch::{Epoch, Reason, Tombstone};
 use crate::pure::event_id::{Rid, StreamName, Uid};
 use crate::pure::isolation::Isolation;
@@ -74,10 +74,7 @@ impl<W: World> Session<W> {
             .backend_id
             .as_ref()
             .and_then(|id| HeaderValue::try_from(id.as_str()).ok());
-        let isolation = match pool.config.request_ids {
-            RequestIds::Passed => None,
-            RequestIds::Isolated => Some(Isolation::of(&facts.uid)),
-        };
+        let isolation = pool.isolates(facts.revision).then(|| Isolation::of(&facts.uid));
         let session = Arc::new(Self {
             relay: Arc::downgrade(relay),
             pool: Arc::clone(pool),

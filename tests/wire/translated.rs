@@ -58,6 +58,45 @@ fn ids_of_sessions_that_count_alike_differ_at_the_backend() {
     }
 }
 
+/// By default ids pass as they are, until a backend shows that it keeps events: then they are made the session's own,
+/// for clients whose calls it may want to be polled, unless it is said to keep sessions apart.
+#[test]
+fn a_backend_that_keeps_events_gets_ids_that_do_not_collide() {
+    let backend = Backend::start();
+    let auto = Proxy::start(&[&backend.url()], &[]);
+    let declared = Proxy::start(&[&backend.url()], &["upstream.event_store=per-session"]);
+    let off = Proxy::start(&[&backend.url()], &["upstream.isolate_request_ids=false"]);
+    for (proxy, revision, keeps, isolated) in [
+        (&auto, PRIMING, false, false),
+        (&auto, PRIMING, true, true),
+        (&auto, OLDER, true, false),
+        (&declared, PRIMING, true, false),
+        (&off, PRIMING, true, false),
+    ] {
+        let mut client = proxy.connect();
+        client.send("POST", &[], &crate::session::initialize(revision));
+        let mut exchange = backend.next_of("POST");
+        exchange.raw(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nmcp-session-id: b\r\ntransfer-encoding: chunked\r\n\r\n",
+        );
+        let id = if keeps { "id: up-1\n" } else { "" };
+        exchange.chunk(&format!(
+            "{id}data: {}\n\n",
+            crate::session::initialized(revision)
+        ));
+        let whole = client.whole();
+        let token = whole.head.get("mcp-session-id").expect("a session").to_owned();
+        let mut client = proxy.connect();
+        let fields = [("mcp-session-id", &*token), ("mcp-protocol-version", revision)];
+        client.send("POST", &fields, &call("1"));
+        let exchange = backend.next_of("POST");
+        let own = id_of(&exchange);
+        assert_eq!(own != "1", isolated, "{revision} {keeps}: {own}");
+        exchange.json(&result(&own));
+        assert_eq!(client.whole().body, result("1"));
+    }
+}
+
 /// A cancel names the id that the backend knows, the client's own as well as the proxy's.
 #[test]
 fn cancels_name_the_backends_id() {
