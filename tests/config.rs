@@ -638,6 +638,27 @@ fn upstreams() {
         ),
         (with("[upstream.stream]\nearly_cursor = false"), Ok(None)),
         (
+            with("[upstream.stream]\nreattach = \"proved\""),
+            Err(["reattach: is \"proved\"", "declare event_store = \"per-session\""]),
+        ),
+        (
+            with("isolate_request_ids = true\n[upstream.stream]\nreattach = \"proved\""),
+            Ok(None),
+        ),
+        (
+            with("event_store = \"per-session\"\n[upstream.stream]\nreattach = \"proved\""),
+            Ok(None),
+        ),
+        (with("[upstream.stream]\njson_upgrade_after = \"5s\""), Ok(None)),
+        (
+            with("[upstream.stream]\njson_upgrade_after = \"on\""),
+            Err(["json_upgrade_after", "on"]),
+        ),
+        (
+            with("[upstream.stream]\npolling = \"held\""),
+            Err(["polling: `held`", "did you mean \"hold\"?"]),
+        ),
+        (
             with("[upstream.tls]\nserver_name = \"x\""),
             Ok(Some(["no replica is https", "take the table out"])),
         ),

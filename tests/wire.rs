@@ -16,6 +16,8 @@ mod session;
 
 #[path = "wire/answers.rs"]
 mod answers;
+#[path = "wire/asks.rs"]
+mod asks;
 #[path = "wire/by_hand.rs"]
 mod by_hand;
 #[path = "wire/clocks.rs"]
@@ -38,6 +40,10 @@ mod ids;
 mod listening;
 #[path = "wire/loss.rs"]
 mod loss;
+#[path = "wire/overlap.rs"]
+mod overlap;
+#[path = "wire/polling.rs"]
+mod polling;
 #[path = "wire/reload.rs"]
 mod reload;
 #[path = "wire/requests.rs"]
@@ -48,3 +54,7 @@ mod restarts;
 mod status;
 #[path = "wire/tokens.rs"]
 mod tokens;
+#[path = "wire/translated.rs"]
+mod translated;
+#[path = "wire/upstream_get.rs"]
+mod upstream_get;

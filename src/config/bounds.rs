@@ -121,6 +121,8 @@ pub(super) const SESSIONS: Bounded<usize> = counts(50_000, 1, 16 * MIB);
 pub(super) const SESSION_IDLE: Bounded<Duration> = times(30 * MIN, S, 30 * DAY);
 /// `upstream.session.session_max`: wire contract, section 2.
 pub(super) const SESSION_MAX: Bounded<Duration> = times(24 * HOUR, S, 365 * DAY);
+/// `upstream.session.ping_after`: wire contract, section 7; one SDK server ends sessions after five minutes.
+pub(super) const PING_AFTER: Bounded<Duration> = times(2 * MIN, 100 * MS, 30 * DAY);
 /// `upstream.session.streams_max`: wire contract, section 7.
 pub(super) const STREAMS: Bounded<usize> = counts(SESSION_STREAMS_MAX, 1, SESSION_STREAMS_MAX);
 
@@ -138,6 +140,12 @@ pub(super) const REPLAY_EVENTS: Bounded<usize> = counts(1_024, 1, 16 * MIB);
 pub(super) const REPLAY_BYTES: Bounded<usize> = counts(8 * MIB, KIB, 64 * GIB);
 /// `upstream.stream.replay_age_max`: twice `detached_max`, so that a stream's whole absence is covered.
 pub(super) const REPLAY_AGE: Bounded<Duration> = times(10 * MIN, S, 7 * DAY);
+/// `upstream.stream.json_upgrade_after`, where it is on: below what intermediaries wait for a head.
+pub(super) const JSON_UPGRADE: Bounded<Duration> = times(10 * S, 10 * MS, HOUR);
+/// `upstream.stream.get_refused_max`: wire contract, section 7; a server's own time for a half-open connection.
+pub(super) const GET_REFUSED: Bounded<Duration> = times(60 * S, 100 * MS, DAY);
+/// `upstream.stream.reattach_max`: wire contract, section 8; half of the call timeout of common clients.
+pub(super) const REATTACH: Bounded<Duration> = times(30 * S, 100 * MS, DAY);
 /// `upstream.stream.event_bytes_max`: a screenshot in base64.
 pub(super) const EVENT_BYTES: Bounded<usize> = counts(4 * MIB, KIB, GIB);
 

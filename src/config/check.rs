@@ -11,8 +11,8 @@ use super::fields::Fields;
 use super::files::Around;
 use super::report::Origin;
 use super::resolved::{
-    Config, Exchange, Health, Listener, Probe, Replica, Scheme, Server, Session, Stream, Upstream,
-    UpstreamTls,
+    Config, EventStore, Exchange, Health, Listener, Probe, Reattach, Replica, RequestIds, Scheme, Server,
+    Session, Stream, Upstream, UpstreamTls,
 };
 use super::secret;
 use super::server::{self, ServerSide};
@@ -334,6 +334,30 @@ pub(super) fn stream(fields: &mut Fields<'_, '_>, stream: &Stream, replay_memory
             time_text(stream.detached_max)
         );
         fields.warning(&at, "replay_age_max", what, "make it at least detached_max");
+    }
+}
+
+/// A proof by overlap can't tell one session from another: who wants it says that the server does.
+pub(super) fn reattach(
+    fields: &mut Fields<'_, '_>,
+    stream: &Stream,
+    (event_store, request_ids): (EventStore, RequestIds),
+) {
+    match (stream.reattach, event_store, request_ids) {
+        (Reattach::Never, _, _)
+        | (Reattach::Proved, EventStore::PerSession, _)
+        | (Reattach::Proved, EventStore::Undeclared, RequestIds::Isolated) => {}
+        (Reattach::Proved, EventStore::Undeclared, RequestIds::Auto | RequestIds::Passed) => {
+            let at = fields.at("stream");
+            let what = "is \"proved\", but nothing says that the server keeps the events of its sessions apart: \
+                        one session might be shown another's";
+            fields.problem(
+                &at,
+                "stream.reattach",
+                what,
+                "declare event_store = \"per-session\" if it does, or set isolate_request_ids = true",
+            );
+        }
     }
 }
 

@@ -90,6 +90,12 @@ pub struct Upstream {
     pub drained: Vec<Authority>,
     /// Where sessions live.
     pub sessions: Sessions,
+    /// What is declared of the server's store of events, if it has one.
+    pub event_store: EventStore,
+    /// How the ids of clients' requests reach the server (`isolate_request_ids`).
+    pub request_ids: RequestIds,
+    /// How a server's refusal of a call reaches the client.
+    pub errors: Errors,
     /// How a new session's replica is chosen.
     pub balance: Balance,
     /// How long a replica that is drained keeps its sessions (`drain_deadline`).
@@ -135,6 +141,35 @@ pub enum Sessions {
     Shared,
     /// Nowhere: the server is stateless.
     None,
+}
+
+/// What is declared of the server's store of events (`event_store`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventStore {
+    /// Nothing: it may have none, or one that mixes sessions.
+    Undeclared,
+    /// It keeps each session's events apart.
+    PerSession,
+}
+
+/// How the ids of clients' requests reach the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RequestIds {
+    /// As they are, unless the server was seen to keep events and nothing says that it keeps them apart.
+    Auto,
+    /// As they are.
+    Passed,
+    /// Made unique for each session, and restored in what comes back.
+    Isolated,
+}
+
+/// How a server's refusal of a call reaches the client (`errors`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Errors {
+    /// As it is.
+    Pass,
+    /// As a JSON-RPC error with status 200, but for 401, 403 and 404.
+    Jsonrpc,
 }
 
 /// How a new session's replica is chosen.
@@ -223,6 +258,8 @@ pub struct Session {
     pub idle: Duration,
     /// A session ends this long after it began (`session_max`).
     pub max: Duration,
+    /// After so much silence towards its backend, a session's backend gets a `ping` (`ping_after`).
+    pub ping_after: Duration,
     /// Streams with data for each session, at most [`crate::pure::limits::SESSION_STREAMS_MAX`].
     pub streams_max: usize,
     /// What becomes of a session that its backend has lost (`on_session_loss`).
@@ -254,6 +291,34 @@ pub struct Stream {
     pub event_bytes_max: usize,
     /// Whether sessions before 2025-11-25 get an early cursor by a `ping` event (`early_cursor`).
     pub early_cursor: EarlyCursor,
+    /// What a backend that ends an answer's stream early, to be polled, means to the client (`polling`).
+    pub polling: Polling,
+    /// After how long a call whose answer has not begun gets a stream; `None`: never (`json_upgrade_after`).
+    pub json_upgrade_after: Option<Duration>,
+    /// Whether a backend's stream that broke is asked again (`reattach`).
+    pub reattach: Reattach,
+    /// How long a backend may refuse a session's standalone stream as if another stood (`get_refused_max`).
+    pub get_refused_max: Duration,
+    /// How long a backend is asked again for the rest of an answer without a sign of life (`reattach_max`).
+    pub reattach_max: Duration,
+}
+
+/// Whether a backend's stream that broke is asked again (`reattach`; wire contract, section 8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reattach {
+    /// Never.
+    Never,
+    /// Yes, and what comes goes on only if an overlap proves it.
+    Proved,
+}
+
+/// Who polls where a backend ends the stream of an unfinished answer (wire contract, section 7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Polling {
+    /// The client: its connection ends likewise, and its resume makes the proxy ask the backend.
+    Pass,
+    /// The proxy: the client is held meanwhile.
+    Hold,
 }
 
 /// Whether sessions of older revisions get an early cursor.

@@ -11,8 +11,8 @@ use super::raw::Raw;
 use super::replica::{self, NotAReplica};
 use super::report::Origin;
 use super::resolved::{
-    Balance, EarlyCursor, Exchange, Health, OnSessionLoss, Probe, Replica, Scheme, Session, Sessions, Stream,
-    Upstream, UpstreamTls,
+    Balance, EarlyCursor, Errors, EventStore, Exchange, Health, OnSessionLoss, Polling, Probe, Reattach,
+    Replica, RequestIds, Scheme, Session, Sessions, Stream, Upstream, UpstreamTls,
 };
 use crate::net::Authority;
 
@@ -44,6 +44,23 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
         ("none", Sessions::None),
     ];
     let sessions = fields.word("sessions", &sessions).unwrap_or(Sessions::Replica);
+    let event_store = [
+        ("undeclared", EventStore::Undeclared),
+        ("per-session", EventStore::PerSession),
+    ];
+    let event_store = fields
+        .word("event_store", &event_store)
+        .unwrap_or(EventStore::Undeclared);
+    let request_ids = match fields.raw("isolate_request_ids").map(|node| &node.value) {
+        None => RequestIds::Auto,
+        Some(Raw::Text(text)) if text == "auto" => RequestIds::Auto,
+        Some(_) => match fields.switch("isolate_request_ids") {
+            Some(true) => RequestIds::Isolated,
+            Some(false) | None => RequestIds::Passed,
+        },
+    };
+    let errors = [("pass", Errors::Pass), ("jsonrpc", Errors::Jsonrpc)];
+    let errors = fields.word("errors", &errors).unwrap_or(Errors::Pass);
     let balance = [
         ("least_sessions", Balance::LeastSessions),
         ("round_robin", Balance::RoundRobin),
@@ -58,6 +75,7 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
     let session = fields.inner("session", session);
     let stream = fields.inner("stream", |fields| stream(fields, replay_memory));
     check::times(fields, &session, &stream);
+    check::reattach(fields, &stream, (event_store, request_ids));
     let name_at = fields.raw("name").map(|node| node.at.clone());
     let path_at = fields.at_any(&["path", "replicas"]);
     let (name, path) = (name?, path?);
@@ -70,6 +88,9 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
         replicas,
         drained,
         sessions,
+        event_store,
+        request_ids,
+        errors,
         balance,
         drain_deadline,
         health,
@@ -344,6 +365,7 @@ fn session(fields: &mut Fields<'_, '_>) -> Session {
         sessions_max: fields.count("sessions_max", bounds::SESSIONS),
         idle: fields.time("session_idle", bounds::SESSION_IDLE),
         max: fields.time("session_max", bounds::SESSION_MAX),
+        ping_after: fields.time("ping_after", bounds::PING_AFTER),
         streams_max: fields.count("streams_max", bounds::STREAMS),
         credential_headers,
     };
@@ -414,6 +436,15 @@ fn stream(fields: &mut Fields<'_, '_>, replay_memory: usize) -> Stream {
         Some(true) | None => EarlyCursor::On,
         Some(false) => EarlyCursor::Off,
     };
+    let polling = [("pass", Polling::Pass), ("hold", Polling::Hold)];
+    let polling = fields.word("polling", &polling).unwrap_or(Polling::Pass);
+    let reattach = [("never", Reattach::Never), ("proved", Reattach::Proved)];
+    let reattach = fields.word("reattach", &reattach).unwrap_or(Reattach::Never);
+    let json_upgrade_after = match fields.raw("json_upgrade_after").map(|node| &node.value) {
+        None => None,
+        Some(Raw::Text(text)) if text == "off" => None,
+        Some(_) => Some(fields.time("json_upgrade_after", bounds::JSON_UPGRADE)),
+    };
     let stream = Stream {
         keepalive: fields.time("keepalive", bounds::KEEPALIVE),
         retry: fields.time("retry", bounds::RETRY),
@@ -424,6 +455,11 @@ fn stream(fields: &mut Fields<'_, '_>, replay_memory: usize) -> Stream {
         replay_age_max: fields.time("replay_age_max", bounds::REPLAY_AGE),
         event_bytes_max: fields.size("event_bytes_max", bounds::EVENT_BYTES),
         early_cursor,
+        polling,
+        json_upgrade_after,
+        reattach,
+        get_refused_max: fields.time("get_refused_max", bounds::GET_REFUSED),
+        reattach_max: fields.time("reattach_max", bounds::REATTACH),
     };
     check::stream(fields, &stream, replay_memory);
     stream

@@ -38,6 +38,25 @@ pub const RESPONSE_FIELDS_MAX: usize = 100;
 /// How many events back a backend's stream is asked again from: common servers cache 16, so these are surely held.
 pub const OVERLAP_EVENTS_MAX: usize = 12;
 
+/// Longest event id of a backend that is kept, in bytes: a header field of any server has room for it. Who sends a
+/// longer one can't be asked again from there.
+pub const UPSTREAM_ID_BYTES_MAX: usize = 1_024;
+
+/// Events of a standalone stream that are recognised when its backend says them again: as many as common servers cache.
+pub const UPSTREAM_CACHE_EVENTS: usize = 16;
+
+/// How long a backend that is asked again has for the events that it must say again, in milliseconds.
+pub const REATTACHED_PROOF_MS_MAX: u64 = 2_000;
+
+/// Longest wait before a stream that broke is asked for, in milliseconds: a moment for the backend to notice the break.
+pub const REATTACH_WAIT_MS: u64 = 250;
+
+/// Times in a row that a backend may be asked again and bring nothing; with the last one the answer is given up.
+pub const EMPTY_ANSWERS_MAX: u32 = 2;
+
+/// Longest wait before a backend is asked again, in milliseconds, unless it asks for a longer one itself.
+pub const REASK_MS_MAX: u64 = 10_000;
+
 /// Streams of one session that may hold data at the same time.
 pub const SESSION_STREAMS_MAX: usize = 64;
 

@@ -17,6 +17,7 @@ pub mod rpc;
 pub mod sse;
 
 pub mod continuity;
+pub mod isolation;
 pub mod log;
 pub mod overlap;
 pub mod refusal;

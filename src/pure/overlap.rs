@@ -1,17 +1,38 @@
 //! The proof by overlap: whether a backend's stream that was asked again goes on where it broke.
-//! Law: asked from the oldest id still held, every held event must come again, same id and same data, in order.
-//! Absent still: the machine that compares. Until it exists a broken upstream stream is never called continued.
-//! Why data and not only ids: backends number several streams alike (wire contract, section 8).
+//! Law: asked from the oldest id still held, every held event must come again, same id and same data, in order,
+//! nothing between; what follows is new (wire contract, section 8). What proves nothing is never called continued.
+//! Why data and not only ids: backends number several streams alike, and a fresh counter may align with an old one.
+//! Absent on purpose: time. Who asks gives it up when the proof is not whole in time.
 //! Next: `resume.rs`.
 
+use sha2::{Digest as _, Sha256};
+
+use crate::pure::continuity::{Continuity, First, Observation, Place, Point, Window, classify};
 use crate::pure::epoch::Reason;
+use crate::pure::rpc;
+use crate::pure::stream::trail::Stand;
+
+/// What an event says, told in 32 bytes: two events of one digest say the same. Of JSON it is the value that counts,
+/// not its spelling: some servers keep values, and write them anew when they are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// The digest of an event's data.
+    pub fn of(data: &[u8]) -> Self {
+        let spelled = rpc::canonical(data);
+        Self(Sha256::digest(spelled.as_deref().unwrap_or(data)).into())
+    }
+}
 
 /// What a re-attached stream of a backend turned out to be (wire contract, section 8).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Proof {
+    /// Not everything that must come has come.
+    Pending,
     /// Everything held came again; what follows is new.
     Whole,
-    /// The overlap did not come whole within its time.
+    /// The overlap did not come whole: something is missing in it, or nothing that is held could prove it.
     Incomplete,
     /// It began with something else: the backend started over.
     Other,
@@ -21,9 +42,234 @@ impl Proof {
     /// The reason that clients are told, if the stream does not go on.
     pub const fn reason(self) -> Option<Reason> {
         match self {
-            Self::Whole => None,
+            Self::Pending | Self::Whole => None,
             Self::Incomplete => Some(Reason::UpstreamGap),
             Self::Other => Some(Reason::BackendRestarted),
+        }
+    }
+}
+
+/// An event that the log holds: the backend's id of it, and what it says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// The id.
+    pub id: Box<[u8]>,
+    /// The data.
+    pub said: Digest,
+}
+
+/// What is done with a block of a stream that is to be proved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Said {
+    /// It is left out: the log holds it, or it proves that the stream is another.
+    Nothing,
+    /// It is new: the proof was whole before it.
+    News,
+}
+
+/// One proof. Call: [`Overlap::take`] for each block, then [`Overlap::proof`]. Next: nothing once it failed; it stays so.
+#[derive(Clone, Debug)]
+pub struct Overlap {
+    held: Vec<Held>,
+    /// The first that has not come.
+    next: usize,
+    /// Whether the first may be left out: it is the event that was asked from.
+    asked: Stand,
+    proof: Proof,
+}
+
+impl Overlap {
+    /// A stream that was asked from an id that stands on this, and must say these again. If that is the first of them,
+    /// the backend may begin behind it, unless it is the only one: then nothing else could prove anything.
+    ///
+    /// Without any, nothing was had since the cursor, so nothing can be missing: asking from a priming event is no gap.
+    pub const fn new(asked: Stand, held: Vec<Held>) -> Self {
+        let proof = if held.is_empty() {
+            Proof::Whole
+        } else {
+            Proof::Pending
+        };
+        Self {
+            held,
+            next: 0,
+            asked,
+            proof,
+        }
+    }
+
+    /// How it stands.
+    pub const fn proof(&self) -> Proof {
+        self.proof
+    }
+
+    /// Whether a part of what must come has come.
+    pub const fn has_begun(&self) -> bool {
+        self.next > 0
+    }
+
+    /// Takes a block of the stream: its id and its data, `None` or empty for a cursor, which is never an event.
+    pub fn take(&mut self, id: Option<&[u8]>, data: &[u8]) -> Said {
+        match self.proof {
+            Proof::Whole => return Said::News,
+            Proof::Incomplete | Proof::Other => return Said::Nothing,
+            Proof::Pending => {}
+        }
+        if data.is_empty() {
+            return Said::Nothing;
+        }
+        let said = Digest::of(data);
+        let is = |nth: usize| self.held.get(nth).is_some_and(|held| continues(held, id, &said));
+        let skips = self.next == 0 && self.asked == Stand::Event;
+        if is(self.next) {
+            self.next += 1;
+        } else if skips && is(1) {
+            self.next = 2;
+        } else {
+            self.proof = if self.next > 0 || (skips && self.held.len() == 1) {
+                Proof::Incomplete
+            } else {
+                Proof::Other
+            };
+        }
+        if self.next == self.held.len() {
+            self.proof = Proof::Whole;
+        }
+        Said::Nothing
+    }
+}
+
+/// Whether an event is the very one that is held. What an id says besides itself is told by its data: a backend that
+/// gives one id to two things lives in another life.
+fn continues(held: &Held, id: Option<&[u8]>, said: &Digest) -> bool {
+    let Some(id) = id.filter(|id| !id.is_empty()) else {
+        return false;
+    };
+    let seen = Observation {
+        requested: Some(Point {
+            generation: Some(&held.said.0),
+            place: Place::Opaque(&held.id),
+        }),
+        first: First::Event(Point {
+            generation: Some(&said.0),
+            place: Place::Opaque(id),
+        }),
+        // The events themselves came.
+        window: Window::Declared,
+    };
+    match classify(seen) {
+        Continuity::Resumed(_) => true,
+        Continuity::Reoriginated(_) | Continuity::Unverifiable(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `held`: `id=data …`; `comes`: the same, `id=` for a cursor, `=data` for an event without an id. What is new.
+    fn check(asked: Stand, held: &str, comes: &str, expected: Proof, news: &str) {
+        let held: Vec<Held> = held
+            .split_whitespace()
+            .map(|event| {
+                let (id, data) = event.split_once('=').expect("id=data");
+                Held {
+                    id: id.as_bytes().into(),
+                    said: Digest::of(data.as_bytes()),
+                }
+            })
+            .collect();
+        let mut overlap = Overlap::new(asked, held.clone());
+        let mut told = Vec::new();
+        for event in comes.split_whitespace() {
+            let (id, data) = event.split_once('=').expect("id=data");
+            let id = Some(id.as_bytes()).filter(|id| !id.is_empty());
+            match overlap.take(id, data.as_bytes()) {
+                Said::Nothing => {}
+                Said::News => told.push(event),
+            }
+        }
+        assert_eq!(
+            (overlap.proof(), &*told.join(" ")),
+            (expected, news),
+            "{held:?} {comes}"
+        );
+    }
+
+    const FROM_CURSOR: Stand = Stand::Cursor;
+    const FROM_EVENT: Stand = Stand::Event;
+
+    #[test]
+    fn everything_held_comes_again_and_then_what_is_new() {
+        use Proof::Whole;
+        check(FROM_CURSOR, "1=a 2=b", "1=a 2=b 3=c", Whole, "3=c");
+        check(FROM_CURSOR, "1=a", "1=a", Whole, "");
+        check(FROM_EVENT, "1=a 2=b 3=c", "2=b 3=c 4=d", Whole, "4=d");
+        check(FROM_EVENT, "1=a 2=b 3=c", "1=a 2=b 3=c 4=d", Whole, "4=d");
+        check(FROM_EVENT, "1=a", "1=a 2=b", Whole, "2=b");
+        // Cursors are no events, wherever they stand; behind the proof they are the reader's.
+        check(FROM_CURSOR, "1=a 2=b", "p= 1=a q= 2=b r= 3=c", Whole, "r= 3=c");
+        // Nothing was had since the priming event.
+        check(FROM_CURSOR, "", "1=a", Whole, "1=a");
+        // Ids need not be numbers, nor in any order.
+        check(FROM_CURSOR, "z=a b=a", "z=a b=a", Whole, "");
+    }
+
+    #[test]
+    fn json_that_is_written_anew_says_the_same() {
+        check(
+            FROM_CURSOR,
+            r#"1={"a":1,"b":"x"}"#,
+            r#"1={"b":"\u0078","a":1} 2=c"#,
+            Proof::Whole,
+            "2=c",
+        );
+        check(FROM_CURSOR, r#"1={"a":1}"#, r#"1={"a":2}"#, Proof::Other, "");
+        check(FROM_CURSOR, r#"1=[1,2]"#, r#"1=[2,1]"#, Proof::Other, "");
+    }
+
+    #[test]
+    fn liars_are_not_believed() {
+        use Proof::{Incomplete, Other};
+        // A fresh counter that happens to align.
+        check(FROM_CURSOR, "1=a 2=b", "1=x 2=y 3=z", Other, "");
+        check(FROM_EVENT, "1=a 2=b", "2=y 3=z", Other, "");
+        check(FROM_EVENT, "1=a 2=b", "1=x 2=b 3=z", Other, "");
+        // The last event repeated, an earlier one lost.
+        check(FROM_CURSOR, "1=a 2=b", "2=b 3=c", Other, "");
+        check(FROM_EVENT, "1=a 2=b 3=c", "3=c 4=d", Other, "");
+        check(FROM_EVENT, "1=a 2=b 3=c", "1=a 3=c 4=d", Incomplete, "");
+        // The order changed within one millisecond.
+        check(FROM_CURSOR, "1=a 2=b 3=c", "1=a 3=c 2=b 4=d", Incomplete, "");
+        check(FROM_CURSOR, "1=a 2=b", "2=b 1=a 3=c", Other, "");
+        // Something between, or the same thing twice.
+        check(FROM_CURSOR, "1=a 2=b", "1=a 9=x 2=b", Incomplete, "");
+        check(FROM_CURSOR, "1=a 2=b", "1=a 1=a 2=b", Incomplete, "");
+        // The same data under other ids, or under none.
+        check(FROM_CURSOR, "1=a 2=b", "3=a 4=b", Other, "");
+        check(FROM_CURSOR, "1=a 2=b", "=a =b", Other, "");
+        // The only event held is the one asked from, and it does not come: nothing proves anything.
+        check(FROM_EVENT, "1=a", "2=b", Incomplete, "");
+        check(FROM_EVENT, "1=a", "1=x", Incomplete, "");
+    }
+
+    #[test]
+    fn what_has_not_come_is_not_proved() {
+        use Proof::Pending;
+        check(FROM_CURSOR, "1=a 2=b", "", Pending, "");
+        check(FROM_CURSOR, "1=a 2=b", "p= 1=a", Pending, "");
+        check(FROM_EVENT, "1=a 2=b", "1=a", Pending, "");
+        check(FROM_EVENT, "1=a", "p=", Pending, "");
+    }
+
+    #[test]
+    fn each_end_has_its_reason() {
+        for (proof, reason) in [
+            (Proof::Pending, None),
+            (Proof::Whole, None),
+            (Proof::Incomplete, Some(Reason::UpstreamGap)),
+            (Proof::Other, Some(Reason::BackendRestarted)),
+        ] {
+            assert_eq!(proof.reason(), reason);
         }
     }
 }

@@ -225,6 +225,14 @@ pub fn subscribe(uri: &str) -> Vec<u8> {
     .into_bytes()
 }
 
+/// The error in place of a backend's answer with this HTTP status, which would cost some clients their connection.
+pub fn backend_status(id: &RequestId, status: u16) -> Vec<u8> {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"throughline: the server answered with HTTP status {status}","data":{{"reason":"backend_status","status":{status}}}}}}}"#
+    )
+    .into_bytes()
+}
+
 /// A list that a client holds a copy of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum List {
@@ -352,6 +360,8 @@ pub enum Withdrawal {
     Reset(Reason),
     /// Nobody came back for its answer within `detached_max`; towards the backend.
     ClientAway,
+    /// The client has answered it; towards the client, where the request would be shown again.
+    Answered,
 }
 
 impl Withdrawal {
@@ -360,8 +370,30 @@ impl Withdrawal {
         match self {
             Self::Reset(reason) => reason.as_str(),
             Self::ClientAway => "client_away",
+            Self::Answered => "answered",
         }
     }
+}
+
+/// What stands where a request of the backend's stood that the client has answered: a withdrawal of it if there is
+/// room, else a notification that every client ignores. Longest first.
+pub fn in_place_of_answered(id: &RequestId) -> [Vec<u8>; 5] {
+    [
+        cancelled(id, Withdrawal::Answered),
+        format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
+            .into_bytes(),
+        br#"{"jsonrpc":"2.0","method":"notifications/throughline/answered"}"#.to_vec(),
+        br#"{"jsonrpc":"2.0","method":"notifications/a"}"#.to_vec(),
+        br#"{"jsonrpc":"2.0","method":"a"}"#.to_vec(),
+    ]
+}
+
+/// The answer to a backend's request whose client is away or was told to forget it: an error, in our own name.
+pub fn client_away(id: &RequestId) -> Vec<u8> {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"throughline: the client is away, and nobody will answer (client_away)","data":{{"reason":"client_away"}}}}}}"#
+    )
+    .into_bytes()
 }
 
 /// Withdraws a request: nobody waits for its answer any more.
@@ -488,6 +520,14 @@ mod tests {
             &subscribe("a:\"b\""),
             r#"{"jsonrpc":"2.0","id":"throughline-subscribe","method":"resources/subscribe","params":{"uri":"a:\"b\""}}"#,
         );
+        check(
+            &client_away(&id("4")),
+            r#"{"jsonrpc":"2.0","id":4,"error":{"code":-32603,"message":"throughline: the client is away, and nobody will answer (client_away)","data":{"reason":"client_away"}}}"#,
+        );
+        check(
+            &backend_status(&id("5"), 503),
+            r#"{"jsonrpc":"2.0","id":5,"error":{"code":-32603,"message":"throughline: the server answered with HTTP status 503","data":{"reason":"backend_status","status":503}}}"#,
+        );
         check(&ping(&id("3")), r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#);
     }
 
@@ -535,6 +575,23 @@ mod tests {
             assert_eq!(LogLevel::parse(level.as_str()), Some(level));
         }
         assert_eq!(LogLevel::parse("Warning"), None);
+    }
+
+    #[test]
+    fn what_stands_for_an_answered_request_is_a_notification_ever_shorter() {
+        let words = in_place_of_answered(&id(r#""s""#));
+        for word in &words {
+            assert!(matches!(
+                rpc::read(word),
+                Ok(rpc::Body::One(rpc::Message::Notification { .. }))
+            ));
+        }
+        assert!(words.iter().map(Vec::len).is_sorted_by(|a, b| a > b));
+        let shortest = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.len();
+        assert!(
+            words.iter().any(|word| word.len() <= shortest),
+            "even a ping can be struck"
+        );
     }
 
     #[test]

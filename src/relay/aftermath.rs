@@ -6,13 +6,14 @@ use crate::pure::epoch::Reason;
 use crate::pure::event_id::StreamName;
 use crate::pure::log::Millis;
 use crate::relay::source::Source;
-use crate::relay::standalone;
 use crate::relay::stream_task::StreamTask;
 use crate::relay::world::World;
 
 impl<W: World> StreamTask<W> {
     /// The backend has lost the session; it is being begun anew.
     pub(crate) fn session_lost(&mut self, now: Millis) {
+        // Nothing that the old backend said, or was asked, tells anything of the next one.
+        self.backend.forget(now);
         match self.name {
             StreamName::Post(_) => {
                 if !self.life.is_over() {
@@ -34,10 +35,13 @@ impl<W: World> StreamTask<W> {
         match (&self.name, &self.source) {
             (StreamName::Post(_), _) => {}
             // It was begun since the loss, and goes where the session is by itself.
-            (StreamName::Get, Source::Opening(_) | Source::Reading(_) | Source::Draining(..)) => {}
-            (StreamName::Get, Source::Waiting { .. } | Source::Over) => {
+            (
+                StreamName::Get,
+                Source::Opening(_) | Source::Reading(_) | Source::Draining(..) | Source::Answering(_),
+            ) => {}
+            (StreamName::Get, Source::Waiting { .. } | Source::Polled { .. } | Source::Over) => {
                 self.backoff.succeed();
-                self.source = Source::Opening(standalone::again(&self.relay, &self.session));
+                self.source = Source::Opening(self.again());
             }
         }
     }

@@ -100,6 +100,8 @@ impl<W: World> StreamTask<W> {
                 | Source::Reading(_)
                 | Source::Draining(..)
                 | Source::Waiting { .. }
+                | Source::Polled { .. }
+                | Source::Answering(_)
                 | Source::Over => self.ask_standalone(asked, waiting),
             },
         }
@@ -279,10 +281,12 @@ impl<W: World> StreamTask<W> {
         self.make_way(awaited.presented, now);
         self.session.attached(now);
         self.session.pool.instruments.streams_detached.shift(-1);
+        self.strike_late();
         let first_words = self.first_words(&awaited);
         self.log.hold(Some(awaited.from));
         self.agent = awaited.agent;
         self.reader = Some(Reader::new(sink, awaited.from, first_words, now));
+        self.client_came_to_poll(now);
         if self.name == StreamName::Get && self.relay.running.is_draining() {
             self.send_away(self.relay.jittered_retry_ms(&self.session), now);
         }

@@ -11,6 +11,7 @@ use crate::pure::log::Millis;
 use crate::pure::session::{Full, Generation};
 use crate::pure::stream::{Agent, Life};
 use crate::relay::Relay;
+use crate::relay::backend_side::BackendSide;
 use crate::relay::intake::{Counts, Spill};
 use crate::relay::mailbox::Mailbox;
 use crate::relay::outcome::{FirstHead, Settled};
@@ -23,7 +24,7 @@ use crate::upstream::Backoff;
 
 /// First wait before a standalone stream's upstream GET is tried again, and the longest.
 const REOPEN_BASE: Duration = Duration::from_millis(250);
-const REOPEN_CAP: Duration = Duration::from_secs(10);
+pub(crate) const REOPEN_CAP: Duration = Duration::from_secs(10);
 
 /// What a stream begins with.
 pub(crate) struct Beginning<W: World> {
@@ -78,6 +79,7 @@ impl<W: World> StreamTask<W> {
             epoch,
             bounds: session.bounds(),
         };
+        let backend = BackendSide::new(session.trail_depth(&name), relay.now());
         let log = relay
             .world
             .store()
@@ -98,6 +100,7 @@ impl<W: World> StreamTask<W> {
             source,
             backoff: Backoff::new(REOPEN_BASE, REOPEN_CAP),
             gap: None,
+            backend,
             spill: Spill::default(),
             reader: None,
             awaited: None,

@@ -197,7 +197,7 @@ async fn comments<W: World>(
     agent: Agent,
     mut parting: Parting,
 ) {
-    let busy = session.busy(&relay);
+    let busy = session.held(&relay);
     let stream = &session.pool.config.stream;
     let mut tick = interval_at(tokio::time::Instant::now() + stream.keepalive, stream.keepalive);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);

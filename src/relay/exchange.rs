@@ -36,7 +36,7 @@ use crate::upstream::{Deadline, SendError};
 pub(crate) const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// How long a backend may take to hear of a cancel.
-const CANCEL_MAX: Duration = Duration::from_secs(5);
+pub(crate) const CANCEL_MAX: Duration = Duration::from_secs(5);
 
 /// What came of an exchange.
 pub(crate) enum Sent<W: World> {
@@ -331,7 +331,7 @@ impl<W: World> Session<W> {
     /// Tells the backend that nobody waits for these requests any more.
     pub(crate) fn cancel_upstream(self: &Arc<Self>, relay: &Arc<Relay<W>>, open: &[RequestId]) {
         for id in open {
-            let body = Bytes::from(refusal::cancelled(id, Withdrawal::ClientAway));
+            let body = self.outward(Bytes::from(refusal::cancelled(id, Withdrawal::ClientAway)));
             let mut fields = self.own_fields();
             fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             let (session, relay) = (Arc::clone(self), Arc::clone(relay));

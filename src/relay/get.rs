@@ -111,6 +111,8 @@ async fn resume<W: World>(
     id: &EventId,
     agent: Agent,
 ) -> Looked<W> {
+    // Whoever comes back may make the proxy ask the backend: with what this client shows now.
+    session.keep_credential(&call.headers);
     match (session.find(id.epoch), &id.stream) {
         (Known::Live(mailbox), _) => match ask(&mailbox, Asked::At(id.seq), agent).await {
             Reply::Open(opening) => Looked::Answer(Answer::Stream(opening)),

@@ -195,6 +195,9 @@ pub(crate) async fn read<W: World>(
     loop {
         let read = poll_fn(|cx| {
             events.poll_events(cx, &mut |block| {
+                if block.id.is_some_and(|id| !id.is_empty()) {
+                    pool.seen_to_keep_events();
+                }
                 let data = block.data.unwrap_or_default();
                 match rpc::classify_event(data) {
                     EventKind::Response(answers) if answers == *id && response.is_none() => {

@@ -8,11 +8,16 @@ use std::collections::VecDeque;
 
 use crate::pure::epoch::Seq;
 use crate::pure::event_id::IdPrefix;
+use crate::pure::isolation::{Isolation, Restored};
+use crate::pure::limits::SERVER_REQUESTS_MAX;
 use crate::pure::log::{EndMark, Entry, Full, Millis, Span, TakenBy};
-use crate::pure::rpc::{begins_a_notification, classify_event};
+use crate::pure::overlap::{Overlap, Proof, Said};
+use crate::pure::rpc::{EventKind, RequestId, begins_a_notification, classify_event};
 use crate::pure::session::Generation;
 use crate::pure::sse::{Block, Text};
-use crate::pure::stream::{Agent, Dropped, Life, Take};
+use crate::pure::stream::admission::{Had, News};
+use crate::pure::stream::life::backend_ping;
+use crate::pure::stream::{Agent, Dropped, Life, Take, Trail};
 use crate::store::StreamLog;
 use crate::telemetry::instruments::UpstreamInstruments;
 use crate::telemetry::words;
@@ -24,37 +29,123 @@ pub(crate) struct Intake<'a, L> {
     pub(crate) prefix: &'a [u8],
     pub(crate) spill: &'a mut Spill,
     pub(crate) counts: &'a mut Counts,
+    pub(crate) trail: &'a mut Trail,
+    /// How ids are restored, where they were isolated.
+    pub(crate) isolation: Option<&'a Isolation>,
+    /// What came on earlier connections.
+    pub(crate) prior: Prior<'a>,
     pub(crate) agent: Agent,
     /// Ids of the backend's requests bear it, from the second life of the session on.
     pub(crate) generation: Generation,
+    /// Whether somebody is there to answer the backend's pings.
+    pub(crate) client: Presence,
+    /// Pings that were left out, for the proxy to answer.
+    pub(crate) pings: &'a mut Vec<RequestId>,
     pub(crate) now: Millis,
+}
+
+/// What came on earlier connections to the backend.
+pub(crate) enum Prior<'a> {
+    /// Nothing that could come again.
+    Nothing,
+    /// A standalone stream had these; what comes again is dropped.
+    Had(&'a mut Had),
+    /// These must come again before anything else is believed.
+    Proof(&'a mut Overlap),
+}
+
+/// Whether a client is attached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Presence {
+    /// One is, or is on its way.
+    Attached,
+    /// None is.
+    Away,
 }
 
 impl<L: StreamLog> Intake<'_, L> {
     /// Takes one block of the backend's stream.
     pub(crate) fn take(&mut self, block: Block<'_>) {
+        if let Some(ms) = block.retry {
+            self.trail.retry_in(ms);
+        }
         let text = match block.text() {
             // An id or a `retry` without data is a cursor of the backend's, no event.
             Some(text) if !text.as_bytes().is_empty() => text,
-            Some(_) | None => return self.counts.drop(Dropped::Empty),
+            Some(_) | None => {
+                return match &self.prior {
+                    // A cursor among what comes again stands somewhere behind what is held.
+                    Prior::Proof(overlap) if overlap.proof() != Proof::Whole => {
+                        self.counts.drop(Dropped::Empty)
+                    }
+                    Prior::Nothing | Prior::Had(_) | Prior::Proof(_) => {
+                        self.leave_out(Dropped::Empty, block.id)
+                    }
+                };
+            }
+        };
+        let restored = self.isolation.map(|isolation| isolation.answer(text.as_bytes()));
+        let text = match &restored {
+            None | Some(Restored::Unchanged) => text,
+            Some(Restored::Changed(own)) => Text::of(own),
+            Some(Restored::Foreign) => {
+                if let Prior::Proof(overlap) = &mut self.prior {
+                    // Nothing may stand between what comes again.
+                    let _ = overlap.take(block.id, text.as_bytes());
+                }
+                return self.leave_out(Dropped::StrayResponse, block.id);
+            }
         };
         let marked = self.generation.mark(text.as_bytes());
         let text = marked.as_deref().map_or(text, Text::of);
+        match &mut self.prior {
+            Prior::Nothing => {}
+            Prior::Had(had) => match had.judge(block.id, text.as_bytes()) {
+                News::New => {}
+                News::HadBefore => return self.leave_out(Dropped::Repeated, block.id),
+            },
+            Prior::Proof(overlap) => match overlap.take(block.id, text.as_bytes()) {
+                Said::News => {}
+                Said::Nothing => return self.counts.drop(Dropped::Repeated),
+            },
+        }
         if block.event.is_empty() && begins_a_notification(text.as_bytes()) && !self.life.is_over() {
             // What almost every event is, and what `Life` would say of it.
-            return self.append(EndMark::Open, b"", text);
+            return self.append(EndMark::Open, block, text);
         }
-        match self
-            .life
-            .take(&classify_event(text.as_bytes()), block.event, self.agent)
+        let kind = classify_event(text.as_bytes());
+        if self.client == Presence::Away
+            && self.pings.len() < SERVER_REQUESTS_MAX
+            && let Some(id) = backend_ping(&kind)
         {
-            Take::Append => self.append(EndMark::Open, block.event, text),
-            Take::AppendLast => self.append(EndMark::Last, block.event, text),
-            Take::Drop(why) => self.counts.drop(why),
+            self.pings.push(id.clone());
+            return self.leave_out(Dropped::AnsweredHere, block.id);
+        }
+        match self.life.take(&kind, block.event, self.agent) {
+            Take::Append => self.append(EndMark::Open, block, text),
+            Take::AppendLast => self.append(EndMark::Last, block, text),
+            Take::Drop(why) => return self.leave_out(why, block.id),
+        }
+        if let EventKind::Request { id, .. } = &kind {
+            self.life.placed(id, self.newest());
         }
     }
 
-    fn append(&mut self, end: EndMark, event: &[u8], data: Text<'_>) {
+    /// An event is left out; its id is a cursor all the same.
+    fn leave_out(&mut self, why: Dropped, id: Option<&[u8]>) {
+        self.counts.drop(why);
+        if let Some(id) = id {
+            self.trail.cursor_at(self.newest(), id);
+        }
+    }
+
+    /// The newest event that was taken, whether it is in the log or waits for room there.
+    fn newest(&self) -> Seq {
+        Seq::new(self.counts.last_pushed().get() + self.spill.len() as u64)
+    }
+
+    fn append(&mut self, end: EndMark, block: Block<'_>, data: Text<'_>) {
+        let event = block.event;
         let entry = Entry {
             prefix: self.prefix,
             end,
@@ -62,12 +153,14 @@ impl<L: StreamLog> Intake<'_, L> {
             data,
         };
         if !self.spill.is_empty() {
-            return self.spill.keep(end, event, data.as_bytes());
+            self.spill.keep(end, event, data.as_bytes());
+        } else {
+            match self.log.push(entry, self.now) {
+                Ok(seq) => self.counts.pushed(seq),
+                Err(Full) => self.spill.keep(end, event, data.as_bytes()),
+            }
         }
-        match self.log.push(entry, self.now) {
-            Ok(seq) => self.counts.pushed(seq),
-            Err(Full) => self.spill.keep(end, event, data.as_bytes()),
-        }
+        self.trail.event(self.newest(), block.id);
     }
 }
 
@@ -87,6 +180,11 @@ impl Spill {
     /// Whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
     }
 
     /// Keeps an event for later.
@@ -237,5 +335,7 @@ fn word(why: Dropped) -> words::Dropped {
         Dropped::UnknownType => words::Dropped::UnknownType,
         Dropped::LateResponse | Dropped::StrayResponse => words::Dropped::LateResponse,
         Dropped::AfterEnd => words::Dropped::AfterEnd,
+        Dropped::AnsweredHere => words::Dropped::AnsweredHere,
+        Dropped::Repeated => words::Dropped::Repeated,
     }
 }

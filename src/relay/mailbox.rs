@@ -11,6 +11,7 @@ use std::task::{Context, Waker};
 
 use crate::pure::epoch::{Reason, Seq};
 use crate::pure::event_id::StreamName;
+use crate::pure::rpc::RequestId;
 use crate::relay::answer::Opening;
 use crate::relay::exchange::WholeAnswer;
 use crate::relay::sink::{ClientSink, Receipt};
@@ -85,6 +86,8 @@ pub(crate) enum Command {
     Lost,
     /// The session stands again, elsewhere.
     Regained,
+    /// The client answered a request of the backend's, perhaps one of this stream's.
+    Answered(RequestId),
     /// End now.
     End(EndCause),
     /// End the client's connection with this `retry`, in milliseconds; the proxy drains.

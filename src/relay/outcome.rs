@@ -32,17 +32,16 @@ impl<W: World> StreamTask<W> {
         self.source = Source::Over;
         match self.life.source_ended(how, self.session.revision.primes()) {
             AfterSource::Nothing => {}
-            // Polling on the backend's side is not built yet: the answer can't be had, and is said to be lost.
-            AfterSource::Poll => self.fail_open(Reason::UpstreamGap, now),
-            AfterSource::Fail(reason) => self.fail_open(reason, now),
-            AfterSource::Reopen(reason) => {
-                self.gap = Some(reason);
-                self.reopen_later(now);
+            // What was asked for with proof is not polled: there it is one of the ways to bring nothing.
+            AfterSource::Poll if self.backend.reattaching.is_some() => {
+                self.broke(how, Reason::BackendLost, now)
             }
+            AfterSource::Poll => self.polled(now),
+            AfterSource::Fail(reason) | AfterSource::Reopen(reason) => self.broke(how, reason, now),
         }
     }
 
-    fn reopen_later(&mut self, now: Millis) {
+    pub(crate) fn reopen_later(&mut self, now: Millis) {
         let wait = self.backoff.next_wait(self.relay.chance());
         self.source = Source::Waiting {
             until: Millis(now.0 + wait.as_millis() as u64),
@@ -51,10 +50,17 @@ impl<W: World> StreamTask<W> {
 
     /// An upstream GET was answered.
     pub(crate) fn opened(&mut self, opened: Opened<W>, now: Millis) {
+        match self.name {
+            StreamName::Get | StreamName::Post(_) if self.backend.reattaching.is_some() => {
+                return self.reattach_opened(opened, now);
+            }
+            StreamName::Post(_) => return self.asked_again(opened, now),
+            StreamName::Get => {}
+        }
         match opened {
             Opened::Streaming(body, generation) => {
                 self.generation = generation;
-                self.backoff.succeed();
+                self.get_let_in(now);
                 self.source = Source::Reading(body);
                 self.first_head = FirstHead::Had;
                 if let Some(reason) = self.gap {
@@ -85,7 +91,8 @@ impl<W: World> StreamTask<W> {
             }
             // On a request of ours it is no loss: it waits for the client's next accepted credential.
             Opened::Denied(_) => self.reopen_later(now),
-            Opened::Refused | Opened::Unreachable => self.reopen_later(now),
+            Opened::Refused(how) => self.get_refused(how, now),
+            Opened::Unreachable => self.reopen_later(now),
         }
         self.first_head = FirstHead::Had;
         self.answer_early(Millis(u64::MAX));
@@ -125,7 +132,7 @@ impl<W: World> StreamTask<W> {
         self.answer_open(failure, now);
     }
 
-    fn answer_open(&mut self, failure: Failure, now: Millis) {
+    pub(crate) fn answer_open(&mut self, failure: Failure, now: Millis) {
         let open: Vec<RequestId> = self.life.fail();
         for (nth, id) in open.iter().enumerate() {
             let end = if nth + 1 == open.len() {
@@ -153,7 +160,7 @@ impl<W: World> StreamTask<W> {
     }
 
     /// Appends one event behind what waits; it waits too while there is no room.
-    fn append(&mut self, end: EndMark, event: &[u8], data: &[u8], now: Millis) {
+    pub(crate) fn append(&mut self, end: EndMark, event: &[u8], data: &[u8], now: Millis) {
         let entry = Entry {
             prefix: self.prefix.as_bytes(),
             end,
@@ -253,6 +260,7 @@ impl<W: World> StreamTask<W> {
             return;
         }
         info!(session = %self.session.label(), stream = %self.name, "stream without a client expired");
+        self.answer_for_client();
         if matches!(self.name, StreamName::Post(_)) {
             self.session.cancel_upstream(&self.relay, self.life.open_ids());
         }

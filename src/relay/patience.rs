@@ -10,7 +10,6 @@ use crate::pure::log::Millis;
 use crate::pure::sse::encode;
 use crate::pure::stream::attach::Due;
 use crate::relay::source::Source;
-use crate::relay::standalone;
 use crate::relay::stream_task::StreamTask;
 use crate::relay::sweep_task::Sleeper;
 use crate::relay::world::World;
@@ -37,11 +36,16 @@ impl<W: World> StreamTask<W> {
         match &self.source {
             Source::Draining(_, until) if now >= *until => self.source = Source::Over,
             Source::Waiting { until } if now >= *until => {
-                self.source = Source::Opening(standalone::again(&self.relay, &self.session));
+                self.ask_if_healthy(now);
             }
             Source::Draining(..) | Source::Waiting { .. } => {}
-            Source::Reading(_) | Source::Opening(_) | Source::Over => {}
+            Source::Reading(_)
+            | Source::Opening(_)
+            | Source::Polled { .. }
+            | Source::Answering(_)
+            | Source::Over => {}
         }
+        self.look_at_pursuit(now);
         self.answer_early(now);
         self.log.shed(now, None);
         if self.reader.is_none()
@@ -67,7 +71,14 @@ impl<W: World> StreamTask<W> {
         }
         match &self.source {
             Source::Draining(_, until) | Source::Waiting { until } => due = due.min(until.0),
-            Source::Reading(_) | Source::Opening(_) | Source::Over => {}
+            Source::Reading(_)
+            | Source::Opening(_)
+            | Source::Polled { .. }
+            | Source::Answering(_)
+            | Source::Over => {}
+        }
+        if let Some(until) = self.pursuit_ends() {
+            due = due.min(until.0);
         }
         if let Some(early) = self.early.first() {
             due = due.min(early.until.0);

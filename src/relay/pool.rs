@@ -5,6 +5,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
@@ -12,9 +13,10 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::warn;
 
 use crate::config::live::Live;
-use crate::config::resolved;
+use crate::config::resolved::{self, EventStore, RequestIds};
 use crate::net::Net;
 use crate::net::tls::TlsProblem;
+use crate::pure::revision::{Priming, Revision};
 use crate::pure::session_token::ReplicaKey;
 use crate::relay::answer::{Call, NotExecuted};
 use crate::relay::headers;
@@ -40,12 +42,15 @@ pub struct Pool<W: World> {
     pub(crate) table: Table,
     /// What is measured of it.
     pub(crate) instruments: Arc<UpstreamInstruments>,
+    /// Whether the server was seen to keep events.
+    keeps_events: AtomicBool,
     few: Semaphore,
     pub(super) client: Live<Client<W::Net>>,
     pub(super) world: Arc<W>,
 }
 
 /// What is sent to a backend: everything but the session id and the fields that depend on the replica.
+#[derive(Clone)]
 pub(crate) struct Request {
     /// The method.
     pub(crate) method: Method,
@@ -55,6 +60,8 @@ pub(crate) struct Request {
     pub(crate) headers: HeaderMap,
     /// The body.
     pub(crate) body: Bytes,
+    /// The backend's own cursor, where its stream is asked again; a client's never reaches it.
+    pub(crate) cursor: Option<HeaderValue>,
 }
 
 /// Why there is no answer.
@@ -85,6 +92,7 @@ impl Request {
             query,
             headers,
             body,
+            cursor: None,
         }
     }
 
@@ -95,6 +103,7 @@ impl Request {
             query: None,
             headers,
             body,
+            cursor: None,
         }
     }
 }
@@ -129,6 +138,7 @@ impl<W: World> Pool<W> {
             table,
             instruments,
             client: Live::new(client),
+            keeps_events: AtomicBool::new(false),
             world,
             few: Semaphore::new(BEGINNINGS_AT_ONCE_MAX),
         })
@@ -160,6 +170,27 @@ impl<W: World> Pool<W> {
         self.few.acquire().await.ok()
     }
 
+    /// The server gave an event of its own an id: it keeps events, perhaps those of all sessions together.
+    pub(crate) fn seen_to_keep_events(&self) {
+        self.keeps_events.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the request ids of a session of this revision are made its own.
+    pub(crate) fn isolates(&self, revision: Revision) -> bool {
+        match (
+            self.config.request_ids,
+            self.config.event_store,
+            revision.primes(),
+        ) {
+            (RequestIds::Isolated, _, _) => true,
+            (RequestIds::Auto, EventStore::Undeclared, Priming::Yes) => {
+                self.keeps_events.load(Ordering::Relaxed)
+            }
+            (RequestIds::Auto, EventStore::Undeclared | EventStore::PerSession, _)
+            | (RequestIds::Passed, _, _) => false,
+        }
+    }
+
     fn chance(&self) -> u64 {
         let mut bits = [0; 8];
         self.world.fill_random(&mut bits);
@@ -187,6 +218,7 @@ impl<W: World> Pool<W> {
             own: &[
                 origin.as_ref().map(|origin| ("origin", origin)),
                 session.map(|id| ("mcp-session-id", id)),
+                request.cursor.as_ref().map(|cursor| ("last-event-id", cursor)),
             ],
             body: request.body.clone(),
         };

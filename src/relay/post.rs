@@ -22,6 +22,7 @@ use crate::relay::answer::{Answer, Call, NotExecuted, Refused};
 use crate::relay::birth::{Beginning, Place};
 use crate::relay::exchange::Sent;
 use crate::relay::headers;
+use crate::relay::isolated;
 use crate::relay::passing::{self, Passing};
 use crate::relay::pool::{BackendAnswer, Request, Unanswered};
 use crate::relay::refuse::{self, Refusing};
@@ -29,6 +30,8 @@ use crate::relay::said::Said;
 use crate::relay::session::Session;
 use crate::relay::source::Source;
 use crate::relay::stream_task::StreamTask;
+use crate::relay::translated;
+use crate::relay::upgrade::{self, Began};
 use crate::relay::world::World;
 
 /// Answers a POST of a session.
@@ -39,7 +42,8 @@ pub(crate) async fn post<W: World>(
     said: Said,
 ) -> Answer<Passing<W>> {
     let agent = headers::agent_of(&call.headers);
-    let request = Request::of(call);
+    let mut request = Request::of(call);
+    request.body = session.outward(request.body);
     match said {
         // Not JSON-RPC: the backend's to judge.
         Said::Unreadable | Said::Nothing => Box::pin(plain(relay, session, request)).await,
@@ -52,7 +56,8 @@ pub(crate) async fn post<W: World>(
             session.note(note);
             execute(relay, session, (request, asks), Asking { ids, agent }).await
         }
-        Said::Notices { cancelled } => {
+        Said::Notices { cancelled, answered } => {
+            session.client_answered(&answered);
             let answer = Box::pin(notify(relay, session, request)).await;
             if let Some(id) = cancelled {
                 session.cancelled(&id);
@@ -156,18 +161,35 @@ async fn execute<W: World>(
         let why = NotExecuted::Overloaded;
         return Answer::Refused(Refused::NotExecuted { ids, why });
     }
-    // Pinned here: what is handed on by value is copied whole, and it is large.
-    let sent = {
-        let sending = pin!(session.call(relay, &mut request, asks));
-        relay.running.within(sending).await
+    let began = match upgrade::upgrades_after(session, &request) {
+        None => {
+            // Pinned here: what is handed on by value is copied whole, and it is large.
+            let sending = pin!(session.call(relay, &mut request, asks));
+            relay.running.within(sending).await.map(Began::Answered)
+        }
+        Some(after) => {
+            let sending = Box::pin(upgrade::send(relay, session, (request.clone(), asks), after));
+            relay.running.within(pin!(sending)).await
+        }
     };
-    let Some((generation, sent)) = sent else {
-        let reason = Reason::OwnerLost;
-        return Answer::Refused(Refused::OutcomeUnknown { ids, reason });
+    let agent = asking.agent;
+    let (generation, sent) = match began {
+        Some(Began::Answered(sent)) => sent,
+        Some(Began::Slow(source, generation)) => {
+            let answering = (HeaderMap::new(), source, generation);
+            return Box::pin(stream(relay, session, answering, Asking { ids, agent })).await;
+        }
+        None => {
+            let reason = Reason::OwnerLost;
+            return Answer::Refused(Refused::OutcomeUnknown { ids, reason });
+        }
     };
     let incoming = match sent {
         Ok(Sent::Answer(incoming)) => incoming,
-        Ok(Sent::Whole(answer)) => return answer.into_answer(),
+        Ok(Sent::Whole(answer)) => {
+            let translated = translated::error(session, &ids, answer.status());
+            return translated.unwrap_or_else(|| answer.into_answer());
+        }
         Ok(Sent::SessionGone) => return Answer::Refused(Refused::SessionGone),
         Ok(Sent::NotRun) => return refuse::not_run(&ids),
         Ok(Sent::Strange) => return Answer::Refused(lost(ids)),
@@ -192,11 +214,14 @@ async fn execute<W: World>(
         }
     };
     if incoming.head.status.is_success() && headers::is_event_stream(&incoming.head.headers) {
-        let agent = asking.agent;
-        let incoming = (incoming, generation);
-        return Box::pin(stream(relay, session, incoming, Asking { ids, agent })).await;
+        let (head, body) = incoming.into_events(session.pool.config.stream.event_bytes_max);
+        let answering = (head.headers, Source::Reading(Box::new(body)), generation);
+        return Box::pin(stream(relay, session, answering, Asking { ids, agent })).await;
     }
-    match passing::pass(incoming).await {
+    if let Some(answer) = translated::error(session, &ids, incoming.head.status) {
+        return answer;
+    }
+    match isolated::pass(session, incoming).await {
         Ok(answer) => answer,
         Err(error) => {
             debug!(session = %session.label(), %error, "backend's answer broke off");
@@ -211,11 +236,11 @@ fn lost(ids: Vec<RequestId>) -> Refused {
     Refused::OutcomeUnknown { ids, reason }
 }
 
-/// Makes the backend's event stream one of ours.
+/// Makes the backend's answer a stream of ours, with these fields of its head.
 async fn stream<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    (incoming, generation): (BackendAnswer<W>, Generation),
+    (head, source, generation): (HeaderMap, Source<W>, Generation),
     asking: Asking,
 ) -> Answer<Passing<W>> {
     let Asking { ids, agent } = asking;
@@ -223,11 +248,9 @@ async fn stream<W: World>(
         [one] => StreamName::Post(Rid::from_request_id(one)),
         several => match Rid::from_batch(several) {
             Some(rid) => StreamName::Post(rid),
-            None => return passing::untouched(incoming),
+            None => return Answer::Refused(lost(ids)),
         },
     };
-    let (head, body) = incoming.into_events(session.pool.config.stream.event_bytes_max);
-    let source = Source::Reading(Box::new(body));
     let life = Life::post(ids.clone());
     let place = Place::new(relay, name);
     let beginning = Beginning {
@@ -243,7 +266,7 @@ async fn stream<W: World>(
             return Answer::Refused(lost(ids));
         }
     };
-    let opening = task.first_opening(head.headers);
+    let opening = task.first_opening(head);
     match task.spawn_post() {
         Ok(()) => Answer::Stream(opening),
         Err(full) => {

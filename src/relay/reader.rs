@@ -81,6 +81,11 @@ impl Reader {
         self.at.skip == 0 && self.aside_sent == 0
     }
 
+    /// Whether a part of this event's frame is sent, and not all of it.
+    pub(crate) fn is_within(&self, seq: Seq) -> bool {
+        self.at.skip > 0 && self.at.after.next() == seq
+    }
+
     /// How it stands: whether something is offered that it has not taken. Call: after a flush.
     pub(crate) fn standing(&self) -> Client {
         let took_at = self.took_at;

@@ -37,6 +37,8 @@ pub(crate) enum Said {
     Notices {
         /// The request that a `notifications/cancelled` withdraws.
         cancelled: Option<RequestId>,
+        /// The requests of the backend's that the answers among them answer.
+        answered: Vec<RequestId>,
     },
 }
 
@@ -99,11 +101,17 @@ fn read(raw: &Bytes) -> Said {
             let id = rpc::lookup(raw, &["params", "requestId"]);
             Said::Notices {
                 cancelled: id.and_then(|token| RequestId::from_raw(token).ok()),
+                answered: Vec::new(),
             }
         }
-        Ok(Body::One(Message::Notification { .. } | Message::Response { .. })) => {
-            Said::Notices { cancelled: None }
-        }
+        Ok(Body::One(Message::Notification { .. })) => Said::Notices {
+            cancelled: None,
+            answered: Vec::new(),
+        },
+        Ok(Body::One(Message::Response { id, .. })) => Said::Notices {
+            cancelled: None,
+            answered: id.into_iter().collect(),
+        },
         Ok(Body::Batch(messages)) => {
             let calls = |message: &Message<'_>| matches!(message, Message::Request { method, .. } if method == TOOL_CALL);
             let note = if messages.iter().any(calls) {
@@ -111,13 +119,19 @@ fn read(raw: &Bytes) -> Said {
             } else {
                 Note::Nothing
             };
-            let id = |message: Message<'_>| match message {
-                Message::Request { id, .. } => Some(id),
-                Message::Notification { .. } | Message::Response { .. } => None,
-            };
-            let ids: Vec<RequestId> = messages.into_iter().filter_map(id).collect();
+            let (mut ids, mut answered) = (Vec::new(), Vec::new());
+            for message in messages {
+                match message {
+                    Message::Request { id, .. } => ids.push(id),
+                    Message::Response { id, .. } => answered.extend(id),
+                    Message::Notification { .. } => {}
+                }
+            }
             if ids.is_empty() {
-                Said::Notices { cancelled: None }
+                Said::Notices {
+                    cancelled: None,
+                    answered,
+                }
             } else {
                 Said::Requests { ids, note }
             }
@@ -150,7 +164,11 @@ mod tests {
             Said::Unreadable => "unreadable".to_owned(),
             Said::Initialize { id } => format!("initialize {}", id.as_str()),
             Said::Requests { ids: several, note } => format!("requests {} {note:?}", ids(&several)),
-            Said::Notices { cancelled } => format!("notices, cancelled {}", ids(cancelled.as_slice())),
+            Said::Notices { cancelled, answered } => format!(
+                "notices, cancelled {}, answered {}",
+                ids(cancelled.as_slice()),
+                ids(&answered)
+            ),
         };
         assert_eq!(said, expected, "{body}");
     }
@@ -180,15 +198,21 @@ mod tests {
                 r#"[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","method":"b"},{"jsonrpc":"2.0","id":2,"method":"c"}]"#,
                 "requests 1,2 Nothing",
             ),
-            (r#"{"jsonrpc":"2.0","id":7,"result":{}}"#, "notices, cancelled "),
-            (r#"[{"jsonrpc":"2.0","id":7,"result":{}}]"#, "notices, cancelled "),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"result":{}}"#,
+                "notices, cancelled , answered 7",
+            ),
+            (
+                r#"[{"jsonrpc":"2.0","id":7,"result":{}},{"jsonrpc":"2.0","id":"a","error":{}}]"#,
+                r#"notices, cancelled , answered 7,"a""#,
+            ),
             (
                 r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
-                "notices, cancelled ",
+                "notices, cancelled , answered ",
             ),
             (
                 r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#,
-                "notices, cancelled 7",
+                "notices, cancelled 7, answered ",
             ),
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error"}}"#,

@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::config::resolved::EarlyCursor;
 use crate::pure::epoch::{Epoch, Reason, Tombstone};
 use crate::pure::event_id::{Rid, StreamName, Uid};
+use crate::pure::isolation::Isolation;
 use crate::pure::log::{Bounds, Millis};
 use crate::pure::revision::Revision;
 use crate::pure::rpc::RequestId;
@@ -21,6 +22,7 @@ use crate::pure::stream::attach::Patience;
 use crate::pure::stream::reset::{self, Listener};
 use crate::pure::stream::{Agent, Early, Greeting};
 use crate::relay::Relay;
+use crate::relay::headers;
 use crate::relay::home::{Homes, Signs};
 use crate::relay::mailbox::{Command, EndCause, Mailbox};
 use crate::relay::pool::Pool;
@@ -46,6 +48,8 @@ pub(crate) struct Session<W: World> {
     pub(crate) standing: Standing,
     /// How it began; `None` = not known, or too long to be kept.
     pub(crate) opening: Option<Arc<Opening>>,
+    /// How the ids of its requests are made its own, where they are.
+    pub(crate) isolation: Option<Isolation>,
     record: Mutex<Record<Arc<Mailbox>>>,
     /// What a re-opened upstream GET needs of the newest client's: its credential and its revision, copied.
     credential: Mutex<Credential>,
@@ -83,6 +87,7 @@ impl<W: World> Session<W> {
             early,
         } = fresh;
         let now = relay.now();
+        let isolation = pool.isolates(facts.revision).then(|| Isolation::of(&facts.uid));
         let session = Arc::new(Self {
             relay: Arc::downgrade(relay),
             pool: Arc::clone(pool),
@@ -92,6 +97,7 @@ impl<W: World> Session<W> {
             homes: Homes::new(seat, signs),
             standing: Standing::default(),
             opening,
+            isolation,
             record: Mutex::new(Record::new(origin, facts.flags, facts.issued, now)),
             credential: Mutex::default(),
             early: Mutex::new(early),
@@ -161,15 +167,6 @@ impl<W: World> Session<W> {
     /// A client left one of its streams.
     pub(crate) fn detached(&self, now: Millis) {
         self.record().released(now);
-    }
-
-    /// It is in use until the guard is dropped: a request of it is under way.
-    pub(crate) fn busy(self: &Arc<Self>, relay: &Arc<Relay<W>>) -> Busy<W> {
-        self.attached(relay.now());
-        Busy {
-            session: Arc::clone(self),
-            relay: Arc::clone(relay),
-        }
     }
 
     /// Where it stands.
@@ -386,6 +383,10 @@ impl<W: World> Session<W> {
         for (name, value) in &*self.credential.lock().unwrap_or_else(PoisonError::into_inner) {
             fields.insert(name.clone(), value.clone());
         }
+        if !fields.contains_key(headers::PROTOCOL_VERSION) {
+            let revision = HeaderValue::from_static(self.revision.as_str());
+            fields.insert(headers::PROTOCOL_VERSION, revision);
+        }
         fields.insert(
             http::header::ACCEPT,
             HeaderValue::from_static("application/json, text/event-stream"),
@@ -406,6 +407,7 @@ impl<W: World> Session<W> {
     fn look_again(self: &Arc<Self>, relay: &Arc<Relay<W>>, now: Millis) {
         match self.expiry(relay, now) {
             Expiry::NotBefore(at) => {
+                let at = at.min(self.keep_alive(relay, now));
                 let itself = Arc::clone(self) as Arc<dyn Due>;
                 relay
                     .sweep
@@ -423,17 +425,5 @@ impl<W: World> Due for Session<W> {
             return;
         }
         self.look_again(&relay, now);
-    }
-}
-
-/// A request of a session that is under way: meanwhile the session does not expire.
-pub(crate) struct Busy<W: World> {
-    session: Arc<Session<W>>,
-    relay: Arc<Relay<W>>,
-}
-
-impl<W: World> Drop for Busy<W> {
-    fn drop(&mut self) {
-        self.session.detached(self.relay.now());
     }
 }

@@ -1,6 +1,6 @@
 //! Where a stream's events come from: the backend's body, or the wait for one.
 //! Law: a stream has at most one upstream body, and its task alone reads it.
-//! A POST stream's body is never opened again here; a standalone stream's GET is, and each re-opening is a gap.
+//! A standalone stream's GET is opened again, and each re-opening is a gap; a POST stream's only as `pursue.rs` says.
 //! Next: `stream_task.rs`.
 
 use std::future::Future;
@@ -9,7 +9,9 @@ use std::pin::Pin;
 use crate::net::Net;
 use crate::pure::log::Millis;
 use crate::pure::session::Generation;
+use crate::pure::stream::admission::Refusal;
 use crate::relay::exchange::WholeAnswer;
+use crate::relay::upgrade::Answering;
 use crate::relay::world::World;
 use crate::upstream::EventBody;
 
@@ -22,7 +24,7 @@ pub(crate) enum Opened<W: World> {
     /// It does not know the session any more.
     SessionGone,
     /// It refuses for now: another GET stands, or it answered in some other way.
-    Refused,
+    Refused(Refusal),
     /// It does not accept the client's credential (401, 403): the client's to read.
     Denied(WholeAnswer),
     /// It could not be reached or broke before it answered.
@@ -45,6 +47,13 @@ pub(crate) enum Source<W: World> {
         /// When.
         until: Millis,
     },
+    /// The backend ended it to be polled: it is asked again when the client comes back, which is told to wait so long.
+    Polled {
+        /// How long, in milliseconds.
+        retry_ms: u64,
+    },
+    /// A POST's exchange goes on whose answer was slow to begin.
+    Answering(Answering<W>),
     /// There is none and none will come.
     Over,
 }

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use tracing::{debug, warn};
 
 use crate::pure::epoch::{EpochEnd, Reason, Seq, Tombstone};
 use crate::pure::event_id::StreamName;
-use crate::pure::session::Asks;
+use crate::pure::session::{Asks, Generation};
 use crate::pure::stream::Life;
+use crate::pure::stream::admission::Refusal;
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, Refused};
 use crate::relay::birth::{Beginning, Place};
@@ -21,11 +22,12 @@ use crate::relay::exchange::{Sent, WholeAnswer};
 use crate::relay::get::{self, Looked};
 use crate::relay::headers;
 use crate::relay::mailbox::{Asked, Mailbox, Reply};
-use crate::relay::pool::Request;
+use crate::relay::pool::{Request, Unanswered};
 use crate::relay::session::Session;
 use crate::relay::source::{Opened, Opening, Source};
 use crate::relay::stream_task::StreamTask;
 use crate::relay::world::World;
+use crate::upstream::Deadline;
 
 /// Asks the standalone stream, opening it if there is none.
 pub(crate) async fn ask<W: World>(
@@ -62,6 +64,7 @@ fn open<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, call: &Call)
         query: call.query.clone(),
         headers: call.headers.clone(),
         body: Bytes::new(),
+        cursor: None,
     };
     let beginning = Beginning {
         life: Life::standalone(),
@@ -98,39 +101,75 @@ pub(crate) fn opening<W: World>(
     let (relay, session) = (Arc::clone(relay), Arc::clone(session));
     Box::pin(async move {
         let (generation, sent) = session.call(&relay, &mut request, Asks::Other).await;
-        match sent {
-            Ok(Sent::Answer(incoming)) => {
-                let status = incoming.head.status;
-                if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-                    return WholeAnswer::read::<W>(incoming)
-                        .await
-                        .map_or(Opened::Unreachable, Opened::Denied);
-                }
-                if status.is_success() && headers::is_event_stream(&incoming.head.headers) {
-                    let (_, body) = incoming.into_events(session.pool.config.stream.event_bytes_max);
-                    Opened::Streaming(Box::new(body), generation)
-                } else if status == StatusCode::METHOD_NOT_ALLOWED {
-                    Opened::NotOffered
-                } else {
-                    debug!(session = %session.label(), %status, "backend refused its standalone stream");
-                    Opened::Refused
-                }
-            }
-            Ok(Sent::Whole(answer)) if answer.denies() => Opened::Denied(answer),
-            Ok(Sent::Whole(_)) => Opened::Refused,
-            Ok(Sent::SessionGone) => Opened::SessionGone,
-            Ok(Sent::Refused | Sent::NotRun | Sent::Strange) | Err(_) => Opened::Unreachable,
-        }
+        answered(&session, generation, sent).await
     })
 }
 
-/// The future of an upstream GET that is tried again, with what was kept of the newest client's fields.
-pub(crate) fn again<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>) -> Opening<W> {
+/// What a backend's answer to an upstream GET comes to.
+async fn answered<W: World>(
+    session: &Session<W>,
+    generation: Generation,
+    sent: Result<Sent<W>, Unanswered>,
+) -> Opened<W> {
+    match sent {
+        Ok(Sent::Answer(incoming)) => {
+            let status = incoming.head.status;
+            if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+                return WholeAnswer::read::<W>(incoming)
+                    .await
+                    .map_or(Opened::Unreachable, Opened::Denied);
+            }
+            if status.is_success() && headers::is_event_stream(&incoming.head.headers) {
+                let (_, body) = incoming.into_events(session.pool.config.stream.event_bytes_max);
+                Opened::Streaming(Box::new(body), generation)
+            } else if status == StatusCode::METHOD_NOT_ALLOWED {
+                Opened::NotOffered
+            } else {
+                debug!(session = %session.label(), %status, "backend refused its standalone stream");
+                Opened::Refused(refusal(status))
+            }
+        }
+        Ok(Sent::Whole(answer)) if answer.denies() => Opened::Denied(answer),
+        Ok(Sent::Whole(answer)) => Opened::Refused(refusal(answer.status())),
+        Ok(Sent::SessionGone) => Opened::SessionGone,
+        Ok(Sent::Refused | Sent::NotRun | Sent::Strange) | Err(_) => Opened::Unreachable,
+    }
+}
+
+const fn refusal(status: StatusCode) -> Refusal {
+    match status {
+        StatusCode::CONFLICT => Refusal::Conflict,
+        StatusCode::BAD_REQUEST => Refusal::BadRequest,
+        _ => Refusal::Other,
+    }
+}
+
+/// The future of an upstream GET that is tried again, with what was kept of the newest client's fields, and with the
+/// backend's own cursor if one is asked for.
+pub(crate) fn again<W: World>(
+    relay: &Arc<Relay<W>>,
+    session: &Arc<Session<W>>,
+    cursor: Option<HeaderValue>,
+) -> Opening<W> {
     let request = Request {
         method: Method::GET,
         query: None,
         headers: session.own_fields(),
         body: Bytes::new(),
+        cursor,
     };
-    opening(relay, session, request)
+    let home = session.home();
+    if !session.is_pinned(&home) {
+        return opening(relay, session, request);
+    }
+    // Once: whoever waits for a replica that is away waits with the stream's own back-off, not within the exchange.
+    let (relay, session) = (Arc::clone(relay), Arc::clone(session));
+    Box::pin(async move {
+        let sent = session.send_once(&relay, request, Deadline::Never).await;
+        if session.home().generation != home.generation {
+            // It moved meanwhile: whom this came from can't be told.
+            return Opened::Unreachable;
+        }
+        answered(&session, home.generation, sent).await
+    })
 }

@@ -22,6 +22,7 @@ use crate::pure::sse::encode;
 use crate::pure::stream::{Agent, Life, SourceEnd};
 use crate::relay::Relay;
 use crate::relay::ask::{Awaited, Early};
+use crate::relay::backend_side::{BackendSide, prior};
 use crate::relay::intake::{Counts, Intake, Poured, Spill};
 use crate::relay::mailbox::{Command, Had, Mailbox};
 use crate::relay::outcome::{FirstHead, Settled};
@@ -32,7 +33,7 @@ use crate::relay::source::Source;
 use crate::relay::turn::Turning;
 use crate::relay::world::World;
 use crate::store::{Store, StreamLog};
-use crate::upstream::{Backoff, Read};
+use crate::upstream::{Backoff, EventError, Read};
 
 /// Batches that one wake carries before the task lets others run.
 const ROUNDS_MAX: usize = 16;
@@ -74,6 +75,8 @@ pub(crate) struct StreamTask<W: World> {
     pub(crate) backoff: Backoff,
     /// Why continuity is lost already, though nobody could be told yet: the upstream GET is to be opened again.
     pub(crate) gap: Option<Reason>,
+    /// What is known of the backend besides.
+    pub(crate) backend: BackendSide,
     pub(crate) spill: Spill,
     pub(crate) reader: Option<Reader>,
     pub(crate) awaited: Option<Awaited>,
@@ -183,6 +186,7 @@ impl<W: World> StreamTask<W> {
             Command::Attach { ask, sink } => self.attach(ask, sink, now),
             Command::Abandon { ask } => self.abandon(ask, now),
             Command::Cancelled => self.cancelled(now),
+            Command::Answered(id) => self.client_answered(&id),
             Command::End(cause) => self.end(cause, now),
             Command::Drain { retry_ms } => self.drain(retry_ms, now),
             Command::Lost => self.session_lost(now),
@@ -200,6 +204,7 @@ impl<W: World> StreamTask<W> {
             // Nothing more is read until there is room: the backend is held back.
             return Progress::None;
         }
+        let presence = self.presence();
         match &mut self.source {
             Source::Reading(body) => {
                 let mut intake = Intake {
@@ -208,24 +213,19 @@ impl<W: World> StreamTask<W> {
                     prefix: self.prefix.as_bytes(),
                     spill: &mut self.spill,
                     counts: &mut self.counts,
+                    trail: &mut self.backend.trail,
+                    isolation: self.session.isolation.as_ref(),
+                    prior: prior(&mut self.backend.reattaching, &mut self.backend.had),
                     agent: self.agent,
                     generation: self.generation,
+                    client: presence,
+                    pings: &mut self.backend.pings,
                     now,
                 };
-                match body.poll_events(cx, &mut |block| intake.take(block)) {
-                    Poll::Pending => return Progress::None,
-                    Poll::Ready(Ok(Read::Events)) => {}
-                    Poll::Ready(Ok(Read::End(_))) => self.source_ended(SourceEnd::Clean, now),
-                    Poll::Ready(Err(error)) => {
-                        debug!(session = %self.session.label(), stream = %self.name, %error, "backend stream broke");
-                        self.session.standing.doubt();
-                        self.source_ended(SourceEnd::Broken, now);
-                    }
-                }
-                if self.life.is_over() {
-                    self.session.finished(self.epoch);
-                    self.drain_source(now);
-                }
+                let Poll::Ready(read) = body.poll_events(cx, &mut |block| intake.take(block)) else {
+                    return Progress::None;
+                };
+                self.was_read(read, now);
                 Progress::Made
             }
             Source::Draining(body, _) => match body.poll_events(cx, &mut |_| {}) {
@@ -243,7 +243,39 @@ impl<W: World> StreamTask<W> {
                     Progress::Made
                 }
             },
-            Source::Waiting { .. } | Source::Over => Progress::None,
+            Source::Answering(answering) => match answering.as_mut().poll(cx) {
+                Poll::Pending => Progress::None,
+                Poll::Ready(late) => {
+                    self.answered_late(late, now);
+                    Progress::Made
+                }
+            },
+            Source::Waiting { .. } | Source::Polled { .. } | Source::Over => Progress::None,
+        }
+    }
+
+    /// The backend's body was read: what followed from its events is looked at, then its end, if it came.
+    fn was_read(&mut self, read: Result<Read, EventError>, now: Millis) {
+        if self.backend.pursuit.is_some() {
+            self.heard(now);
+            if !matches!(self.source, Source::Reading(_)) {
+                // What was said is not believed: the stream goes on in another way, or not at all.
+                return;
+            }
+        }
+        match read {
+            Ok(Read::Events) => {}
+            Ok(Read::End(_)) => self.source_ended(self.clean_end(), now),
+            Err(error) => {
+                debug!(session = %self.session.label(), stream = %self.name, %error, "backend stream broke");
+                self.session.standing.doubt();
+                self.source_ended(SourceEnd::Broken, now);
+            }
+        }
+        self.answer_pings();
+        if self.life.is_over() {
+            self.session.finished(self.epoch);
+            self.drain_source(now);
         }
     }
 
@@ -251,7 +283,12 @@ impl<W: World> StreamTask<W> {
     pub(crate) fn drain_source(&mut self, now: Millis) {
         self.source = match std::mem::replace(&mut self.source, Source::Over) {
             Source::Reading(body) => Source::Draining(body, Millis(now.0 + DRAINING_MS_MAX)),
-            other => other,
+            Source::Draining(body, until) => Source::Draining(body, until),
+            Source::Opening(_)
+            | Source::Answering(_)
+            | Source::Waiting { .. }
+            | Source::Polled { .. }
+            | Source::Over => Source::Over,
         };
     }
 
@@ -277,8 +314,12 @@ impl<W: World> StreamTask<W> {
         match flushed {
             Flushed::Blocked => {}
             Flushed::UpToDate => {
-                if self.life.is_over() && self.spill.is_empty() && self.written == self.log.span().last {
-                    self.finish_reader(cx, now);
+                if self.spill.is_empty() && self.written == self.log.span().last {
+                    if self.life.is_over() {
+                        self.finish_reader(cx, now);
+                    } else {
+                        self.send_to_poll(now);
+                    }
                 }
             }
             Flushed::Gone(gone) => self.reader_gone(gone, now),

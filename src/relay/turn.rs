@@ -145,8 +145,9 @@ impl<W: World> StreamTask<W> {
         self.prefix = IdPrefix::new(self.relay.keys.current(), &self.session.uid, epoch, &self.name);
         (self.kept, self.acked, self.written) = (Seq::START, Seq::START, Seq::START);
         self.counts.begin_epoch();
+        self.backend.trail.begin_epoch();
         self.gap = None;
-        let pending = self.life.pending_ids().to_vec();
+        let pending = self.answer_for_client();
         self.tell(self.session.resync(reason, epoch, (self.agent, &pending)), now);
         self.tell(again, now);
         if reason == Reason::BackendLost {
@@ -163,7 +164,7 @@ impl<W: World> StreamTask<W> {
 }
 
 /// The events after `after` up to `upto`, as they are held; nothing if they are gone.
-fn told_after<L: StreamLog>(log: &L, after: Seq, upto: Seq) -> Vec<Told> {
+pub(crate) fn told_after<L: StreamLog>(log: &L, after: Seq, upto: Seq) -> Vec<Told> {
     let mut told = Vec::new();
     let mut decoder = Decoder::new(usize::MAX);
     let mut at = Position { after, skip: 0 };

@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::pure::epoch::{Epoch, EpochEnd, Reason, Seq, Tombstone};
-use crate::pure::log::{Bounds, EndMark, Entry, Full, Millis, Position, Slices, TakenBy, View};
+use crate::pure::log::{Bounds, EndMark, Entry, Full, Millis, Position, Slices, Struck, TakenBy, View};
 use crate::store::{Claim, Closing, Found, LogLoss, Store, StreamKey, StreamLog};
 
 const BOUNDS: Bounds = Bounds {
@@ -21,6 +21,7 @@ const SECOND: Epoch = Epoch::from_random(2);
 /// Tries everything that the contract says on stores that `make` gives.
 pub(crate) async fn check<S: Store>(make: impl Fn() -> S) {
     what_is_kept_is_shown_whole(&make()).await;
+    what_must_not_be_shown_again_is_replaced_in_its_place(&make()).await;
     every_write_length_leads_to_the_same_bytes(&make()).await;
     bounds_evict_and_a_reader_forbids_it(&make()).await;
     ends_outlive_data(&make()).await;
@@ -147,6 +148,24 @@ async fn what_is_kept_is_shown_whole<S: Store>(store: &S) {
         Err(Full),
         "nothing follows the end mark"
     );
+}
+
+async fn what_must_not_be_shown_again_is_replaced_in_its_place<S: Store>(store: &S) {
+    let mut log = store.open(&key(9, "g"), claim(FIRST)).await.unwrap();
+    let last = push(&mut log, 12, Millis(1)).await;
+    let words: [&[u8]; 3] = [b"much too long for it", b"{}", b"1"];
+    assert_eq!(log.strike(Seq::new(7), &words), Struck::Replaced);
+    assert_eq!(log.strike(Seq::new(8), &words[..1]), Struck::TooShort);
+    assert_eq!(log.strike(Seq::START, &words), Struck::NotHeld);
+    assert_eq!(log.strike(last.next(), &words), Struck::NotHeld);
+    let told = |n: u64| match n {
+        7 => frame(7).replace("{\"n\":7}", "{}     "),
+        n => frame(n),
+    };
+    let expected: String = (3..=12).map(told).collect();
+    for step in [1, 7, usize::MAX] {
+        assert_eq!(read(&log, 2, last, step), expected);
+    }
 }
 
 async fn every_write_length_leads_to_the_same_bytes<S: Store>(store: &S) {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::pure::epoch::{Epoch, EpochEnd, Reason, Seq, Tombstone};
-use crate::pure::log::{Entry, Full, Millis, Position, Slices, Span, View, Window};
+use crate::pure::log::{Entry, Full, Millis, Position, Slices, Span, Struck, View, Window};
 use crate::store::{Claim, Closing, Found, LogLoss, Pressure, Promise, Store, StreamKey, StreamLog};
 
 /// Streams whose ends are remembered, for `peek`. About 200 bytes each; sessions keep their own tombstones.
@@ -338,6 +338,10 @@ impl StreamLog for MemoryLog {
 
     fn advance(&self, from: Position, sent: usize) -> Position {
         self.window.advance(from, sent)
+    }
+
+    fn strike(&mut self, seq: Seq, words: &[&[u8]]) -> Struck {
+        self.window.strike(seq, words)
     }
 
     fn hold(&mut self, reader: Option<Seq>) {

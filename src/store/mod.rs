@@ -8,7 +8,7 @@ use std::future::Future;
 use std::task::{Context, Poll};
 
 use crate::pure::epoch::{Epoch, Seq, Tombstone};
-use crate::pure::log::{Bounds, Entry, Full, Millis, Position, Slices, Span, View};
+use crate::pure::log::{Bounds, Entry, Full, Millis, Position, Slices, Span, Struck, View};
 
 pub mod memory;
 
@@ -146,6 +146,11 @@ pub trait StreamLog: Send + Unpin + 'static {
 
     /// The position that `sent` further bytes lead to. `sent` never exceeds what `view` offered.
     fn advance(&self, from: Position, sent: usize) -> Position;
+
+    /// Puts other data in the place of an event's that must not be shown again: the first of `words` (each one line)
+    /// that is no longer than what stood there, with spaces behind it. Its id, type and position stay, so that a replay
+    /// has no hole. Call: never for a frame that is half sent.
+    fn strike(&mut self, seq: Seq, words: &[&[u8]]) -> Struck;
 
     /// Forbids (or, with `None`, allows again) the eviction of anything after this position.
     fn hold(&mut self, reader: Option<Seq>);

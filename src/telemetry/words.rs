@@ -226,6 +226,10 @@ pub enum Dropped {
     EmptyData,
     /// Its type is unknown, and it has no data or the client breaks on it.
     UnknownType,
+    /// A `ping` that the proxy answered while no client was attached.
+    AnsweredHere,
+    /// The backend said it before, on an earlier connection.
+    Repeated,
 }
 
 impl Word for Dropped {
@@ -234,6 +238,8 @@ impl Word for Dropped {
         Self::AfterEnd,
         Self::EmptyData,
         Self::UnknownType,
+        Self::AnsweredHere,
+        Self::Repeated,
     ];
 
     fn as_str(self) -> &'static str {
@@ -242,6 +248,8 @@ impl Word for Dropped {
             Self::AfterEnd => "after_end",
             Self::EmptyData => "empty_data",
             Self::UnknownType => "unknown_type",
+            Self::AnsweredHere => "answered_here",
+            Self::Repeated => "repeated",
         }
     }
 }
@@ -443,7 +451,7 @@ mod tests {
         check::<SessionEnd>(4);
         check::<StreamKind>(2);
         check::<Verdict>(3);
-        check::<Dropped>(4);
+        check::<Dropped>(6);
         check::<EvictedBy>(2);
         check::<Exchanged>(7);
         check::<EjectedFor>(2);

@@ -300,3 +300,67 @@ fn what_a_budget_took_is_said_to_be_evicted() {
     let mut client = session.resume(&cursor);
     assert_eq!(verdict(&client.head()), "reset evicted");
 }
+
+/// S8: a session that its client holds is mentioned to its backend after silence, however the backend answers; one that
+/// nobody uses is mentioned too, but ends all the same.
+#[test]
+fn a_session_is_kept_alive_at_its_backend() {
+    let backend = Backend::start();
+    let settings = [
+        "upstream.session.ping_after=300ms",
+        "upstream.session.session_idle=1s",
+    ];
+    let proxy = Proxy::start(&[&backend.url()], &settings);
+    let session = Session::open(&proxy, &backend);
+    let (client, standing) = session.listening(&backend);
+    let mut ids = Vec::new();
+    for how in ["json", "stream", "json", "refused", "json", "json", "json"] {
+        let ping = backend.next_of("POST");
+        assert_eq!(ping.head.get("mcp-session-id"), Some("backend-session"));
+        assert_eq!(ping.head.get("mcp-protocol-version"), Some(PRIMING));
+        let body: serde_json::Value = serde_json::from_str(&ping.body).expect("JSON");
+        assert_eq!(body["method"], "ping");
+        let id = body["id"]
+            .as_str()
+            .expect("a string, like no client's")
+            .to_owned();
+        assert!(!ids.contains(&id), "each has an id of its own");
+        ids.push(id);
+        let answer = result(&body["id"].to_string());
+        match how {
+            "stream" => {
+                let mut stream = ping.stream();
+                stream.event(&answer);
+                stream.finish();
+            }
+            "refused" => ping.answer(403, &[], ""),
+            _ => ping.json(&answer),
+        }
+    }
+    // It is attached, so it is in use; then it is not.
+    session.is_alive(&backend);
+    backend.park(standing);
+    client.cut();
+    loop {
+        let request = backend.next();
+        if request.head.method() == "DELETE" {
+            request.answer(200, &[], "");
+            break;
+        }
+        assert!(request.body.contains("\"ping\""), "{}", request.body);
+        request.json("{}");
+    }
+    session.is_gone();
+}
+
+/// A ping that finds the session gone is a loss like any other.
+#[test]
+fn a_ping_finds_a_session_gone() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &["upstream.session.ping_after=300ms"]);
+    let session = Session::open(&proxy, &backend);
+    let (mut client, _standing) = session.listening(&backend);
+    backend.next_of("POST").answer(404, &[], "");
+    client.ended();
+    session.is_gone();
+}

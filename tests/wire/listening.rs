@@ -129,6 +129,9 @@ fn what_a_reset_tells() {
         let withdrawn = client.event();
         assert_eq!(json(&withdrawn)["method"], "notifications/cancelled");
         assert_eq!(json(&withdrawn)["params"]["requestId"], "s1");
+        let told = backend.next_of("POST");
+        assert!(told.body.contains(r#""id":"s1","error""#), "{}", told.body);
+        told.answer(202, &[], "");
         let warning = client.event();
         assert_eq!(
             json(&warning)["params"]["level"],

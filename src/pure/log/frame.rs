@@ -4,10 +4,10 @@
 //! The length is known before a byte is written: a log makes room first and copies once.
 //! Next: `segment.rs`.
 
-use memchr::memchr2;
+use memchr::{memchr2, memmem};
 
 use crate::pure::epoch::Seq;
-use crate::pure::log::{EndMark, Entry};
+use crate::pure::log::{EndMark, Entry, Struck};
 
 const ID: &[u8] = b"id: ";
 const EVENT: &[u8] = b"\nevent: ";
@@ -101,6 +101,26 @@ impl<'a> Frame<'a> {
         }
         out.extend_from_slice(END);
         debug_assert_eq!(out.len(), end, "a frame was measured otherwise than it is");
+    }
+}
+
+/// Puts other data, one line, in the place of a written frame's: the first of `words` that is no longer, with spaces
+/// behind it. JSON may end with spaces, so what was one message is another one of the same length.
+pub(super) fn strike(frame: &mut [u8], words: &[&[u8]]) -> Struck {
+    let Some(at) = memmem::find(frame, DATA) else {
+        return Struck::TooShort;
+    };
+    let end = frame.len().saturating_sub(END.len());
+    let Some(place) = frame.get_mut(at + DATA.len()..end) else {
+        return Struck::TooShort;
+    };
+    match words.iter().find(|word| word.len() <= place.len()) {
+        Some(word) => {
+            place[..word.len()].copy_from_slice(word);
+            place[word.len()..].fill(b' ');
+            Struck::Replaced
+        }
+        None => Struck::TooShort,
     }
 }
 

@@ -81,6 +81,17 @@ pub enum Refused {
     },
 }
 
+/// What became of an event that must not be shown again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Struck {
+    /// Other data stands in its place; its id, its type and its length stay.
+    Replaced,
+    /// It is not held.
+    NotHeld,
+    /// Nothing that could stand in its place is short enough; it stays.
+    TooShort,
+}
+
 /// Whether an event is its stream's last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EndMark {

@@ -7,7 +7,8 @@
 
 use crate::pure::epoch::Seq;
 use crate::pure::limits::LOG_SEGMENT_BYTES_MAX;
-use crate::pure::log::frame::Frame;
+use crate::pure::log::Struck;
+use crate::pure::log::frame::{self, Frame};
 
 /// Bytes of one entry of the index.
 const SLOT: usize = 2;
@@ -123,6 +124,13 @@ impl Segment {
     pub(super) fn frames(&self, from: Seq, before: Seq) -> &[u8] {
         let frames = &self.buf[self.index as usize..];
         &frames[self.start(from)..self.start(before)]
+    }
+
+    /// Puts other data in the place of an event's: the first of these that is no longer.
+    pub(super) fn strike(&mut self, seq: Seq, words: &[&[u8]]) -> Struck {
+        let (start, end) = (self.start(seq), self.start(seq.next()));
+        let index = self.index as usize;
+        frame::strike(&mut self.buf[index + start..index + end], words)
     }
 
     /// The event that this byte belongs to; `past()` for the first byte not used.

@@ -14,7 +14,7 @@ use crate::pure::limits::{
 use crate::pure::log::frame::Frame;
 use crate::pure::log::segment::Segment;
 use crate::pure::log::{
-    Bounds, EndMark, Entry, Full, Millis, Position, Refused, Replay, Slices, Span, TakenBy, View,
+    Bounds, EndMark, Entry, Full, Millis, Position, Refused, Replay, Slices, Span, Struck, TakenBy, View,
 };
 
 /// Growth from one piece of storage to the next, up to the largest.
@@ -196,6 +196,17 @@ impl Window {
             }
         }
         at
+    }
+
+    /// Puts other data in the place of an event's that must not be shown again: the first of `words` that is no longer.
+    pub fn strike(&mut self, seq: Seq, words: &[&[u8]]) -> Struck {
+        if seq < self.first || seq > self.last || seq == Seq::START {
+            return Struck::NotHeld;
+        }
+        let nth = self.locate(seq);
+        self.segments
+            .get_mut(nth)
+            .map_or(Struck::NotHeld, |segment| segment.strike(seq, words))
     }
 
     /// Forbids the eviction of anything after this position, or allows it again.

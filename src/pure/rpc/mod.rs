@@ -8,11 +8,13 @@ use std::borrow::Cow;
 
 use crate::pure::limits::BATCH_MESSAGES_MAX;
 
+mod canon;
 mod id;
 mod malformed;
 mod quote;
 mod scan;
 
+pub use canon::canonical;
 pub use id::RequestId;
 pub use malformed::{Fault, Malformed};
 pub use quote::quoted;

@@ -90,6 +90,7 @@ pub struct Record<H> {
     phase: Phase,
     issued: u32,
     used_at: Millis,
+    spoke_at: Millis,
     busy: u32,
     declared: Flags,
     level: Option<LogLevel>,
@@ -105,6 +106,7 @@ impl<H: Clone> Record<H> {
             phase: Phase::Live,
             issued,
             used_at: now,
+            spoke_at: now,
             busy: 0,
             declared,
             level: None,
@@ -164,6 +166,16 @@ impl<H: Clone> Record<H> {
     /// A request of it came, or was answered.
     pub const fn used(&mut self, now: Millis) {
         self.used_at = now;
+    }
+
+    /// Its backend is told something.
+    pub const fn spoke(&mut self, now: Millis) {
+        self.spoke_at = now;
+    }
+
+    /// When its backend last heard of it.
+    pub const fn spoke_at(&self) -> Millis {
+        self.spoke_at
     }
 
     /// A connection was attached, or a request is under way: it is busy until [`Record::released`].

@@ -39,16 +39,19 @@ pub enum LossCause {
     Drained,
     /// Its replica answers, but is another one than before: it started anew without a word.
     Restarted,
+    /// Its backend refused the standalone stream for `get_refused_max`.
+    Refused,
 }
 
 impl LossCause {
     /// Every one.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Gone,
         Self::Unreachable,
         Self::NotConfigured,
         Self::Drained,
         Self::Restarted,
+        Self::Refused,
     ];
 
     /// The word for it in logs and metrics.
@@ -59,6 +62,7 @@ impl LossCause {
             Self::NotConfigured => "not_configured",
             Self::Drained => "drained",
             Self::Restarted => "restarted",
+            Self::Refused => "refused",
         }
     }
 
@@ -66,7 +70,9 @@ impl LossCause {
     pub const fn leaves(self) -> Leaves {
         match self {
             Self::Gone => Leaves::Nothing,
-            Self::Unreachable | Self::NotConfigured | Self::Drained | Self::Restarted => Leaves::Something,
+            Self::Unreachable | Self::NotConfigured | Self::Drained | Self::Restarted | Self::Refused => {
+                Leaves::Something
+            }
         }
     }
 }

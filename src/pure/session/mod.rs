@@ -9,6 +9,7 @@ pub mod loss;
 pub mod opening;
 pub mod streams;
 pub mod subscriptions;
+pub mod tending;
 
 pub use generation::{Generation, Restored};
 pub use life::{Busy, Ended, Expiry, Lifetimes, Phase, Record, Sticky};

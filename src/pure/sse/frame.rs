@@ -83,6 +83,14 @@ impl<'a> Text<'a> {
 }
 
 impl<'a> Block<'a> {
+    /// A message that did not come as an event: its data, and nothing else.
+    pub fn of_data(data: &'a [u8]) -> Self {
+        Self {
+            data: Some(data),
+            ..Self::default()
+        }
+    }
+
     /// The data for a frame; `None` as [`Block::data`].
     pub fn text(&self) -> Option<Text<'a>> {
         self.data.map(|bytes| match self.cut.0 {

@@ -4,7 +4,7 @@
 //! Absent on purpose: deadlines and connections (`attach.rs`), the log, JSON (`rpc` has read the event already).
 //! Next: `attach.rs`.
 
-use crate::pure::epoch::Reason;
+use crate::pure::epoch::{Reason, Seq};
 use crate::pure::limits::SERVER_REQUESTS_MAX;
 use crate::pure::revision::Priming;
 use crate::pure::rpc::{EventKind, Message, RequestId};
@@ -34,16 +34,22 @@ pub enum Dropped {
     StrayResponse,
     /// The stream is over.
     AfterEnd,
+    /// A `ping`, answered by the proxy while no client is attached.
+    AnsweredHere,
+    /// The backend said it before, on an earlier connection.
+    Repeated,
 }
 
 impl Dropped {
     /// Every one, in the order of their numbers.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Empty,
         Self::UnknownType,
         Self::LateResponse,
         Self::StrayResponse,
         Self::AfterEnd,
+        Self::AnsweredHere,
+        Self::Repeated,
     ];
 
     /// The word for it in logs and metrics.
@@ -54,6 +60,8 @@ impl Dropped {
             Self::LateResponse => "late_response",
             Self::StrayResponse => "stray_response",
             Self::AfterEnd => "after_end",
+            Self::AnsweredHere => "answered_here",
+            Self::Repeated => "repeated",
         }
     }
 }
@@ -112,6 +120,20 @@ pub struct Life {
     open: usize,
     /// Requests of the backend that no answer was seen for.
     pending: Vec<RequestId>,
+    /// Where each of them stands in the log, if it stands there alone.
+    places: Vec<Option<Seq>>,
+}
+
+/// What an answer of the client's is to a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClientAnswer {
+    /// It answers a request of this stream's.
+    Expected {
+        /// Where that stands in the log; `None` if other messages stand in the same event.
+        at: Option<Seq>,
+    },
+    /// It answers none.
+    Unexpected,
 }
 
 impl Life {
@@ -134,6 +156,7 @@ impl Life {
             asked,
             open,
             pending: Vec::new(),
+            places: Vec::new(),
         }
     }
 
@@ -183,9 +206,35 @@ impl Life {
         }
     }
 
-    /// The client answered a request of the backend's.
-    pub fn client_answered(&mut self, id: &RequestId) {
-        self.pending.retain(|pending| pending != id);
+    /// A request of the backend's that was taken stands in the log at `at`, alone in its event.
+    pub fn placed(&mut self, id: &RequestId, at: Seq) {
+        if let Some((_, place)) = self
+            .pending
+            .iter()
+            .zip(&mut self.places)
+            .rfind(|(pending, _)| *pending == id)
+        {
+            *place = Some(at);
+        }
+    }
+
+    /// The client answered a request, perhaps one of this stream's.
+    pub fn client_answered(&mut self, id: &RequestId) -> ClientAnswer {
+        match self.pending.iter().position(|pending| pending == id) {
+            Some(nth) => {
+                self.pending.remove(nth);
+                ClientAnswer::Expected {
+                    at: self.places.remove(nth),
+                }
+            }
+            None => ClientAnswer::Unexpected,
+        }
+    }
+
+    /// Nobody waits for the client's answers any more: the requests that had none.
+    pub fn withdraw_pending(&mut self) -> Vec<RequestId> {
+        self.places.clear();
+        std::mem::take(&mut self.pending)
     }
 
     /// The backend's requests died with its session; they have been withdrawn.
@@ -282,8 +331,10 @@ impl Life {
     fn wait_for(&mut self, id: &RequestId) {
         if self.pending.len() == SERVER_REQUESTS_MAX {
             self.pending.remove(0);
+            self.places.remove(0);
         }
         self.pending.push(id.clone());
+        self.places.push(None);
     }
 }
 
@@ -453,8 +504,15 @@ mod tests {
         }
         assert_eq!(life.pending_ids().len(), SERVER_REQUESTS_MAX);
         assert_eq!(life.pending_ids()[0], id("2"));
-        life.client_answered(&id("2"));
+        life.placed(&id("2"), Seq::new(7));
+        life.placed(&id(r#""nobody's""#), Seq::new(8));
+        let expected = |at| ClientAnswer::Expected { at };
+        assert_eq!(life.client_answered(&id("2")), expected(Some(Seq::new(7))));
+        assert_eq!(life.client_answered(&id("2")), ClientAnswer::Unexpected);
         assert_eq!(life.pending_ids()[0], id("3"));
+        assert_eq!(life.client_answered(&id("3")), expected(None));
+        assert_eq!(life.withdraw_pending().len(), SERVER_REQUESTS_MAX - 2);
+        assert!(life.pending_ids().is_empty());
     }
 
     #[test]

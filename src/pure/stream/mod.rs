@@ -3,14 +3,19 @@
 //! Absent on purpose: bytes and positions in the log (`../log/`), and the task that drives all this (`relay/`).
 //! Next: `life.rs`, then `attach.rs`, `reset.rs`.
 
+pub mod admission;
 pub mod agent;
 pub mod attach;
 pub mod life;
 pub mod marks;
+pub mod pursuit;
 pub mod reset;
+pub mod trail;
 
 pub use agent::{Agent, Early, Greeting};
 pub use attach::Succession;
-pub use life::{AfterSource, Dropped, Life, SourceEnd, Take};
+pub use life::{AfterSource, ClientAnswer, Dropped, Life, SourceEnd, Take};
 pub use marks::{Marks, Unacked};
+pub use pursuit::Pursuit;
 pub use reset::Say;
+pub use trail::Trail;

@@ -1,0 +1,192 @@
+//! A call whose answer is slow to begin: its client gets a primed, resumable stream meanwhile (`json_upgrade_after`).
+//! Law: the request is sent once, and goes on as it is; only the way of its answer changes. What then comes is the
+//! stream's one event, or its events, or an error for each request.
+//! Why: a call that answers with JSON can be lost by any cut before its head; a stream that was primed can't.
+//! Absent on purpose: `initialize`, and sessions that know no priming.
+//! Next: `post.rs`.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use http::header::ACCEPT;
+use memchr::memmem;
+use tokio::time::timeout;
+use tracing::{debug, info};
+
+use crate::net::Net;
+use crate::pure::epoch::Reason;
+use crate::pure::log::{EndMark, Millis};
+use crate::pure::refusal::{self, Execution, Failure, Unserved};
+use crate::pure::revision::Priming;
+use crate::pure::rpc::RequestId;
+use crate::pure::session::{Asks, Generation};
+use crate::pure::sse::Block;
+use crate::relay::Relay;
+use crate::relay::answer::NotExecuted;
+use crate::relay::exchange::Sent;
+use crate::relay::headers;
+use crate::relay::intake::{Intake, Prior};
+use crate::relay::pool::{Request, Unanswered};
+use crate::relay::session::Session;
+use crate::relay::source::Source;
+use crate::relay::stream_task::StreamTask;
+use crate::relay::world::World;
+use crate::upstream::EventBody;
+
+/// An exchange that goes on by itself, and in which life of the session it was answered. Boxed: only where a slow answer
+/// may become a stream.
+pub(crate) type Exchange<W> = Pin<Box<dyn Future<Output = (Generation, Result<Sent<W>, Unanswered>)> + Send>>;
+
+/// What a slow answer came to.
+pub(crate) enum Late<W: World> {
+    /// A body, whole.
+    Whole(Bytes),
+    /// A stream.
+    Streaming(Box<EventBody<<W::Net as Net>::Io>>),
+    /// A refusal with this status.
+    Refused(u16),
+    /// The request was not sent.
+    NotSent(NotExecuted),
+    /// It was sent, and its answer is lost.
+    Lost,
+    /// The backend does not know the session any more.
+    SessionGone,
+}
+
+/// The future of a slow answer.
+pub(crate) type Answering<W> = Pin<Box<dyn Future<Output = Late<W>> + Send>>;
+
+/// How an exchange began.
+pub(crate) enum Began<W: World> {
+    /// It was answered in time.
+    Answered((Generation, Result<Sent<W>, Unanswered>)),
+    /// It was not: it goes on as the source of a stream, in this life of the session.
+    Slow(Source<W>, Generation),
+}
+
+/// After how long the answer to this request becomes a stream, if it may.
+pub(crate) fn upgrades_after<W: World>(session: &Session<W>, request: &Request) -> Option<Duration> {
+    let after = session.pool.config.stream.json_upgrade_after?;
+    let takes_streams = |value: &HeaderValue| memmem::find(value.as_bytes(), b"text/event-stream").is_some();
+    match session.revision.primes() {
+        Priming::Yes if request.headers.get_all(ACCEPT).iter().any(takes_streams) => Some(after),
+        Priming::Yes | Priming::No => None,
+    }
+}
+
+/// Sends a request, and waits so long for its answer to begin.
+pub(crate) async fn send<W: World>(
+    relay: &Arc<Relay<W>>,
+    session: &Arc<Session<W>>,
+    (mut request, asks): (Request, Asks),
+    after: Duration,
+) -> Began<W> {
+    let generation = session.home().generation;
+    let mut exchange: Exchange<W> = {
+        let (relay, session) = (Arc::clone(relay), Arc::clone(session));
+        Box::pin(async move { session.call(&relay, &mut request, asks).await })
+    };
+    if let Ok(sent) = timeout(after, &mut exchange).await {
+        return Began::Answered(sent);
+    }
+    info!(session = %session.label(), "a slow answer became a stream");
+    let max = session.pool.config.stream.event_bytes_max;
+    Began::Slow(
+        Source::Answering(Box::pin(async move { late(exchange.await.1, max).await })),
+        generation,
+    )
+}
+
+async fn late<W: World>(sent: Result<Sent<W>, Unanswered>, bytes_max: usize) -> Late<W> {
+    let incoming = match sent {
+        Ok(Sent::Answer(incoming)) => incoming,
+        Ok(Sent::Whole(answer)) => return Late::Refused(answer.status().as_u16()),
+        Ok(Sent::SessionGone) => return Late::SessionGone,
+        // It was not executed, and its client holds a stream already: the stream says so.
+        Ok(Sent::Refused | Sent::NotRun) => return Late::NotSent(NotExecuted::Unavailable),
+        Ok(Sent::Strange) => return Late::Lost,
+        Err(Unanswered::NoReplica) => return Late::NotSent(NotExecuted::Unavailable),
+        Err(Unanswered::NotSent(why)) => return Late::NotSent(why),
+        Err(Unanswered::Lost(_) | Unanswered::TimedOut) => return Late::Lost,
+    };
+    let status = incoming.head.status;
+    if !status.is_success() {
+        return Late::Refused(status.as_u16());
+    }
+    if headers::is_event_stream(&incoming.head.headers) {
+        return Late::Streaming(Box::new(incoming.into_events(bytes_max).1));
+    }
+    match incoming.body.collect(bytes_max).await {
+        Ok(body) => Late::Whole(body),
+        Err(error) => {
+            debug!(%error, "a slow answer broke off");
+            Late::Lost
+        }
+    }
+}
+
+impl<W: World> StreamTask<W> {
+    /// A slow answer came.
+    pub(crate) fn answered_late(&mut self, late: Late<W>, now: Millis) {
+        self.source = Source::Over;
+        match late {
+            Late::Streaming(body) => self.source = Source::Reading(body),
+            Late::Whole(body) => {
+                self.take_whole(body.trim_ascii(), now);
+                // What answers none of them is no answer.
+                self.fail_open(Reason::BackendLost, now);
+                self.session.finished(self.epoch);
+            }
+            Late::Refused(status) => self.answer_each(now, |id| refusal::backend_status(id, status)),
+            Late::NotSent(why) => {
+                let why = match why {
+                    NotExecuted::Unavailable => Unserved::Unavailable,
+                    NotExecuted::Overloaded => Unserved::Overloaded,
+                };
+                let execution = Execution::NotExecuted;
+                self.answer_open(Failure::Unserved { why, execution }, now);
+            }
+            Late::Lost => self.fail_open(Reason::BackendLost, now),
+            // The session's end is on its way to this stream, and says so.
+            Late::SessionGone => {}
+        }
+    }
+
+    /// Takes a body as the one event that it stands for.
+    fn take_whole(&mut self, body: &[u8], now: Millis) {
+        let client = self.presence();
+        let mut intake = Intake {
+            log: &mut self.log,
+            life: &mut self.life,
+            prefix: self.prefix.as_bytes(),
+            spill: &mut self.spill,
+            counts: &mut self.counts,
+            trail: &mut self.backend.trail,
+            isolation: self.session.isolation.as_ref(),
+            prior: Prior::Nothing,
+            agent: self.agent,
+            generation: self.generation,
+            client,
+            pings: &mut self.backend.pings,
+            now,
+        };
+        intake.take(Block::of_data(body));
+    }
+
+    fn answer_each(&mut self, now: Millis, answer: impl Fn(&RequestId) -> Vec<u8>) {
+        let open = self.life.fail();
+        for (nth, id) in open.iter().enumerate() {
+            let end = if nth + 1 == open.len() {
+                EndMark::Last
+            } else {
+                EndMark::Open
+            };
+            self.append(end, b"", &answer(id), now);
+        }
+        self.session.finished(self.epoch);
+    }
+}

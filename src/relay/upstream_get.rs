@@ -1,0 +1,101 @@
+//! The one upstream GET of a session, which the proxy owns: opened again when it ends, until the backend lets it in.
+//! Law: it is opened again without a cursor, in a new epoch; what the backend says again is dropped by name.
+//! A backend that believes in a predecessor is waited for, within a bound; one that is away is not asked at all.
+//! Absent on purpose: the first GET (`standalone.rs`), and what the client is told (`turn.rs`).
+//! Next: `pure/stream/admission.rs`, which decides.
+
+use tracing::info;
+
+use crate::pure::epoch::{Reason, Seq};
+use crate::pure::event_id::StreamName;
+use crate::pure::log::Millis;
+use crate::pure::overlap::Digest;
+use crate::pure::session::LossCause;
+use crate::pure::stream::admission::{Next, Refusal};
+use crate::pure::stream::trail::Known;
+use crate::relay::birth::REOPEN_CAP;
+use crate::relay::source::Source;
+use crate::relay::stream_task::StreamTask;
+use crate::relay::turn::told_after;
+use crate::relay::world::World;
+use crate::routing::Condition;
+use crate::store::StreamLog;
+
+impl<W: World> StreamTask<W> {
+    /// The upstream GET streams.
+    pub(crate) fn get_let_in(&mut self, now: Millis) {
+        self.backend.admission.let_in();
+        self.backend.let_in_at = now;
+    }
+
+    /// The upstream GET ended, for this reason of a gap: it is opened again.
+    pub(crate) fn get_lost(&mut self, reason: Reason, now: Millis) {
+        // One that a backend ends at once, again and again, is no success.
+        if u128::from(now.0.saturating_sub(self.backend.let_in_at.0)) >= REOPEN_CAP.as_millis() {
+            self.backoff.succeed();
+        }
+        self.remember_had();
+        self.gap = Some(reason);
+        self.reopen_later(now);
+    }
+
+    /// Whether only one replica can say how the stream goes on.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.session.is_pinned(&self.session.home())
+    }
+
+    /// The backend refused the upstream GET.
+    pub(crate) fn get_refused(&mut self, how: Refusal, now: Millis) {
+        let max = Millis(self.session.pool.config.stream.get_refused_max.as_millis() as u64);
+        match self.backend.admission.refused(how, now, max) {
+            Next::TryAgain => self.reopen_later(now),
+            Next::Lost => {
+                info!(session = %self.session.label(), "backend refused the standalone stream for too long");
+                self.source = Source::Over;
+                let of = self.session.home().generation;
+                self.relay.lost(&self.session, of, LossCause::Refused);
+            }
+        }
+    }
+
+    /// It is time to ask the backend again: it is asked, unless nobody is there to be asked.
+    pub(crate) fn ask_if_healthy(&mut self, now: Millis) {
+        match (self.session.replica().condition(), &self.name) {
+            (Condition::Unhealthy, StreamName::Get) if self.is_pinned() => self.reopen_later(now),
+            (Condition::Unhealthy, StreamName::Post(_)) if self.is_pinned() => self.ask_later(now),
+            (Condition::Healthy | Condition::Unhealthy, StreamName::Get | StreamName::Post(_)) => {
+                self.source = Source::Opening(self.again());
+            }
+        }
+    }
+
+    /// Remembers the newest events that have an id of the backend's, each by its data.
+    fn remember_had(&mut self) {
+        let events = self.backend.trail.events(self.log.span().last);
+        let Some(first) = events.first() else {
+            if let Some(had) = &mut self.backend.had {
+                had.ended(std::iter::empty());
+            }
+            return;
+        };
+        let said = self.said_since(first.at);
+        let had = events
+            .into_iter()
+            .filter_map(|known| Some((said(&known)?, known)));
+        let had = had.map(|(said, known)| (known.id, said));
+        self.backend.had.get_or_insert_default().ended(had);
+    }
+
+    /// What the log's events from here on say, or said before something else was put in their place.
+    pub(crate) fn said_since(&self, first: Seq) -> impl Fn(&Known) -> Option<Digest> + use<W> {
+        let span = self.log.span();
+        let from = first.max(span.first);
+        let told = told_after(&self.log, Seq::new(from.get() - 1), span.last);
+        let digests: Vec<Digest> = told.iter().map(|told| Digest::of(&told.data)).collect();
+        move |known| {
+            let nth = known.at.get().checked_sub(from.get())?;
+            let held = digests.get(usize::try_from(nth).ok()?).copied();
+            known.said.or(held)
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Cuts between the proxy and a backend that can give back what it sent: unnoticed if that is proved, else said
+//! (wire contract, section 8).
+//! Law: no liar is believed, and nothing is asked for ever.
+//! Next: `pure/overlap.rs`, which decides.
+
+use crate::backend::{Backend, Exchange};
+use crate::client::Client;
+use crate::proxy::Proxy;
+use crate::session::{
+    OLDER, PRIMING, Session, epoch_of, failed, message, note, position, result, resync, verdict,
+};
+
+const PROVED: [&str; 2] = [
+    "upstream.event_store=per-session",
+    "upstream.stream.reattach=proved",
+];
+
+fn event(id: &str, data: &str) -> String {
+    format!("id: {id}\ndata: {data}\n\n")
+}
+
+fn events(spelled: &str) -> String {
+    let each = |one: &str| {
+        let (id, n) = one.split_once('=').expect("id=n");
+        match n {
+            "" => format!("id: {id}\ndata: \n\n"),
+            n => event(id, &note(n.parse().expect("a number"))),
+        }
+    };
+    spelled.split_whitespace().map(each).collect()
+}
+
+/// The proxy asks again from this id, and gets a stream.
+fn asked(backend: &Backend, cursor: &str) -> Exchange {
+    let exchange = backend.next_of("GET");
+    assert_eq!(exchange.head.get("last-event-id"), Some(cursor));
+    assert_eq!(exchange.head.get("mcp-session-id"), Some("backend-session"));
+    exchange.stream()
+}
+
+/// A call whose backend has sent these events when its stream breaks; the client had them.
+fn broken_call(session: &Session, backend: &Backend, sent: &str) -> (Client, String) {
+    let (mut client, mut exchange) = session.streaming_call(backend, "1");
+    exchange.chunk(&events(sent));
+    let mut last = String::new();
+    for one in sent.split_whitespace() {
+        if let Some((_, n)) = one.split_once('=').filter(|(_, n)| !n.is_empty()) {
+            last = message(&mut client, &note(n.parse().expect("a number")))
+                .id()
+                .to_owned();
+        }
+    }
+    if last.is_empty() {
+        // So that the priming event is read before the cut.
+        session.is_alive(backend);
+    }
+    exchange.cut();
+    (client, last)
+}
+
+/// A cut that the client does not notice: same connection, same epoch, each event once.
+#[test]
+fn a_broken_answer_goes_on_with_proof() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &PROVED);
+    let session = Session::open(&proxy, &backend);
+    for (sent, cursor, again) in [
+        ("p= a=1 b=2", "p", "a=1 b=2 c=3"),
+        ("p= a=1 b=2", "p", "q= a=1 b=2 r= c=3"),
+        // Without a priming event: from the oldest, whether that comes again or not.
+        ("a=1 b=2", "a", "a=1 b=2 c=3"),
+        ("a=1 b=2", "a", "b=2 c=3"),
+        // Only the priming event was had: nothing can be missing.
+        ("p=", "p", "c=3"),
+    ] {
+        let (mut client, before) = broken_call(&session, &backend, sent);
+        let mut exchange = asked(&backend, cursor);
+        exchange.chunk(&events(again));
+        let new = message(&mut client, &note(3)).id().to_owned();
+        if !before.is_empty() {
+            assert_eq!(epoch_of(&new), epoch_of(&before));
+            assert_eq!(position(&new).0, position(&before).0 + 1);
+        }
+        // It may break again, and the new event is part of what must come again.
+        exchange.cut();
+        let mut exchange = asked(&backend, cursor);
+        exchange.chunk(&events(again));
+        exchange.chunk(&event("z", &result("1")));
+        let last = message(&mut client, &result("1"));
+        assert_eq!(
+            (epoch_of(last.id()), last.id().ends_with('~')),
+            (epoch_of(&new), true)
+        );
+        client.ended();
+        assert!(backend.is_silent());
+    }
+}
+
+/// A client that is away meanwhile is resumed as if nothing had happened.
+#[test]
+fn a_break_while_the_client_is_away() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &PROVED);
+    let session = Session::open_at(&proxy, &backend, OLDER, "Go-http-client/1.1");
+    let (mut client, mut exchange) = session.streaming_call(&backend, "1");
+    exchange.chunk(&events("a=1 b=2"));
+    let cursor = message(&mut client, &note(1)).id().to_owned();
+    message(&mut client, &note(2));
+    client.cut();
+    session.client_left(&proxy);
+    exchange.cut();
+    let mut exchange = asked(&backend, "a");
+    exchange.chunk(&events("b=2 c=3"));
+    exchange.chunk(&event("d", &result("1")));
+    session.logged(&proxy, "backend stream goes on where it broke");
+    let mut client = session.resume(&cursor);
+    assert!(verdict(&client.head()).starts_with("resumed 1 "));
+    message(&mut client, &note(2));
+    message(&mut client, &note(3));
+    message(&mut client, &result("1"));
+    client.ended();
+}
+
+/// Liars: whatever aligns, what was lost or changed is said, and nothing of theirs is shown.
+#[test]
+fn no_liar_is_believed() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &PROVED);
+    let session = Session::open(&proxy, &backend);
+    for (sent, again, reason) in [
+        // A fresh counter that happens to align.
+        ("1= 2=2 3=3", "2=7 3=8 4=9", "backend_restarted"),
+        ("1=1 2=2", "2=8 3=9", "backend_restarted"),
+        // The last event repeated, an earlier one lost.
+        ("1= 2=2 3=3", "3=3 4=4", "backend_restarted"),
+        ("1=1 2=2 3=3", "1=1 3=3 4=4", "upstream_gap"),
+        // The order changed within one millisecond.
+        ("1= 2=2 3=3 4=4", "2=2 4=4 3=3 5=5", "upstream_gap"),
+        // The same data under other ids.
+        ("1= 2=2 3=3", "12=2 13=3 14=4", "backend_restarted"),
+        // One event only, and nothing that proves it.
+        ("1=1", "2=2", "upstream_gap"),
+    ] {
+        let (mut client, _) = broken_call(&session, &backend, sent);
+        let mut exchange = backend.next_of("GET").stream();
+        exchange.chunk(&events(again));
+        exchange.chunk(&event("99", &result("1")));
+        let error = client.event();
+        assert_eq!(
+            failed(error.data(), "1"),
+            (reason.into(), "unknown".into()),
+            "{sent} / {again}"
+        );
+        assert!(error.id().ends_with('~'));
+        client.ended();
+        exchange.wait_closed();
+    }
+    assert!(backend.is_silent());
+}
+
+/// What does not come: half an overlap, nothing, an end, a refusal. Each is bounded, and is a gap.
+#[test]
+fn what_does_not_come_is_a_gap() {
+    let backend = Backend::start();
+    let mut settings = PROVED.to_vec();
+    settings.push("upstream.stream.reattach_max=3s");
+    let proxy = Proxy::start(&[&backend.url()], &settings);
+    let session = Session::open(&proxy, &backend);
+    for how in ["half", "silence", "half and an end", "twice an end", "405"] {
+        let (mut client, _) = broken_call(&session, &backend, "p= a=1 b=2");
+        match how {
+            "half" => {
+                let mut exchange = asked(&backend, "p");
+                exchange.chunk(&events("a=1"));
+                backend.park(exchange);
+            }
+            "silence" => backend.park(asked(&backend, "p")),
+            "half and an end" => {
+                let mut exchange = asked(&backend, "p");
+                exchange.chunk(&events("a=1"));
+                exchange.finish();
+            }
+            "twice an end" => {
+                asked(&backend, "p").finish();
+                asked(&backend, "p").finish();
+            }
+            _ => backend.next_of("GET").answer(405, &[], ""),
+        }
+        let error = client.event();
+        assert_eq!(failed(error.data(), "1").0, "upstream_gap", "{how}");
+        client.ended();
+        assert!(backend.is_silent(), "{how}");
+    }
+}
+
+/// A backend that proves itself and then stays silent is asked again, and given up in the end.
+#[test]
+fn silence_behind_the_proof_is_asked_again() {
+    let backend = Backend::start();
+    let mut settings = PROVED.to_vec();
+    settings.extend(["upstream.stream.reattach_max=2s", "upstream.stream.retry=100ms"]);
+    let proxy = Proxy::start(&[&backend.url()], &settings);
+    let session = Session::open(&proxy, &backend);
+    let (mut client, before) = broken_call(&session, &backend, "p= a=1");
+    for _ in 0..2 {
+        let mut exchange = asked(&backend, "p");
+        exchange.chunk(&events("a=1"));
+        exchange.wait_closed();
+    }
+    let mut exchange = asked(&backend, "p");
+    exchange.chunk(&events("a=1 b=2"));
+    assert_eq!(epoch_of(message(&mut client, &note(2)).id()), epoch_of(&before));
+    exchange.event(&result("1"));
+    message(&mut client, &result("1"));
+    client.ended();
+    // The same for ever.
+    let (mut client, _) = broken_call(&session, &backend, "p= a=1");
+    let error = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| client.event());
+        while !waiting.is_finished() {
+            if let Some(again) = backend.try_next() {
+                let mut again = again.stream();
+                again.chunk(&events("a=1"));
+                backend.park(again);
+            }
+        }
+        waiting.join().expect("an event")
+    });
+    assert_eq!(failed(error.data(), "1").0, "upstream_gap");
+}
+
+/// A replica that refused a connection since the break may be another one: nothing that it says proves anything.
+#[test]
+fn a_refused_connection_takes_the_proof_away() {
+    let backend = Backend::start();
+    let address = backend.address;
+    let proxy = Proxy::start(&[&backend.url()], &PROVED);
+    let session = Session::open(&proxy, &backend);
+    let (mut client, mut exchange) = session.streaming_call(&backend, "1");
+    exchange.chunk(&events("p= a=1"));
+    message(&mut client, &note(1));
+    backend.close();
+    exchange.cut();
+    let error = client.event();
+    assert_eq!(failed(error.data(), "1").0, "backend_lost");
+    client.ended();
+    let backend = Backend::start_at(address);
+    session.is_alive(&backend);
+}
+
+/// A request of the backend's that was answered was replaced in the log; the backend says it as it was.
+#[test]
+fn what_was_answered_does_not_spoil_the_proof() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &PROVED);
+    let session = Session::open(&proxy, &backend);
+    let request = r#"{"jsonrpc":"2.0","id":5,"method":"roots/list"}"#;
+    let said = format!("{}{}{}", events("p= a=1"), event("b", request), events("c=3"));
+    let (mut client, mut exchange) = session.streaming_call(&backend, "1");
+    exchange.chunk(&said);
+    message(&mut client, &note(1));
+    message(&mut client, request);
+    message(&mut client, &note(3));
+    let mut answer = session.post(r#"{"jsonrpc":"2.0","id":5,"result":{"roots":[]}}"#);
+    backend.next_of("POST").answer(202, &[], "");
+    assert_eq!(answer.whole().head.status(), 202);
+    exchange.cut();
+    let mut exchange = asked(&backend, "p");
+    exchange.chunk(&said);
+    exchange.event(&result("1"));
+    message(&mut client, &result("1"));
+    client.ended();
+}
+
+/// The standalone stream: asked with a cursor, and the client notices nothing; a liar's begins a new epoch.
+#[test]
+fn a_broken_listener_goes_on_with_proof() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &PROVED);
+    let session = Session::open(&proxy, &backend);
+    let (mut client, mut standing) = session.listening(&backend);
+    standing.chunk(&events("a=1 b=2"));
+    message(&mut client, &note(1));
+    let before = message(&mut client, &note(2)).id().to_owned();
+    standing.cut();
+    let mut standing = asked(&backend, "a");
+    standing.chunk(&events("b=2 c=3"));
+    let third = message(&mut client, &note(3)).id().to_owned();
+    assert_eq!((epoch_of(&third), position(&third).0), (epoch_of(&before), 3));
+    // A half-open predecessor is waited for.
+    standing.cut();
+    backend.next_of("GET").answer(409, &[], "");
+    let mut standing = asked(&backend, "a");
+    standing.chunk(&events("b=2 c=3 d=4"));
+    let fourth = message(&mut client, &note(4)).id().to_owned();
+    assert_eq!(epoch_of(&fourth), epoch_of(&before));
+    // A liar.
+    standing.cut();
+    let mut standing = asked(&backend, "a");
+    standing.chunk(&events("b=7 c=8 d=9 e=10"));
+    let exchange = backend.next_of("GET");
+    assert_eq!(exchange.head.get("last-event-id"), None, "without a cursor");
+    let mut standing = exchange.stream();
+    let last = resync(&mut client, "backend_restarted");
+    assert_ne!(epoch_of(&last), epoch_of(&before));
+    standing.chunk(&events("x=11"));
+    message(&mut client, &note(11));
+}
+
+/// By default nothing is asked again: a break is a loss, and is said.
+#[test]
+fn by_default_a_break_is_a_loss() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &[]);
+    let session = Session::open_at(&proxy, &backend, PRIMING, "t");
+    let (mut client, _) = broken_call(&session, &backend, "p= a=1 b=2");
+    assert_eq!(failed(client.event().data(), "1").0, "backend_lost");
+    client.ended();
+    assert!(backend.is_silent());
+}
