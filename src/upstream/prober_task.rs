@@ -218,10 +218,8 @@ mod tests {
             conditions.push(replica.condition());
         }
         assert!(replica.is_vouched());
-        assert_eq!(
-            replica.last_error().as_deref(),
-            Some("the connection was refused")
-        );
+        let last = replica.last_error().expect("it was refused");
+        assert_eq!(&*last.text, "the connection was refused");
         watching.abort();
         let (up, down) = (Condition::Healthy, Condition::Unhealthy);
         assert_eq!(conditions, [up, up, down, down, down, down, up, up]);
