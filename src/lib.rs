@@ -24,7 +24,7 @@
 //! | 3 | [`upstream`] | an HTTP/1.1 client that knows whether a byte was written, and no stream or session |
 //! | 4 | [`relay`] | sessions, and the task that owns a stream |
 //! | 5 | [`downstream`] | clients: accepting, hyper, and the takeover of a client's socket for an event stream |
-//! | 5 | [`admin`] | health, readiness, metrics |
+//! | 5 | [`admin`] | health, readiness, metrics, status, the drain of replicas |
 //! | – | [`app`], [`cli`] | the wiring, and the command line |
 //!
 //! # The path of an event

@@ -70,7 +70,16 @@ pub struct ReplicaStatus {
     /// Exchanges under way.
     pub in_flight: usize,
     /// What went wrong last, if anything ever did.
-    pub last_error: Option<String>,
+    pub last_error: Option<Mishap>,
+}
+
+/// Something that went wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mishap {
+    /// In words.
+    pub what: String,
+    /// So many seconds ago.
+    pub ago_s: u64,
 }
 
 /// How a replica stands.
@@ -200,8 +209,8 @@ impl Status {
                     replica.in_flight
                 );
                 match &replica.last_error {
-                    Some(error) => {
-                        let _ = writeln!(out, "; last error: {error}");
+                    Some(Mishap { what, ago_s }) => {
+                        let _ = writeln!(out, "; last error {ago_s} s ago: {what}");
                     }
                     None => out.push('\n'),
                 }
@@ -249,13 +258,16 @@ impl ReplicaStatus {
             .state
             .left()
             .map_or_else(String::new, |ms| format!(r#","for_ms":{ms}"#));
+        let (what, ago) = match &self.last_error {
+            Some(Mishap { what, ago_s }) => (quoted(what), ago_s.to_string()),
+            None => ("null".to_owned(), "null".to_owned()),
+        };
         format!(
-            r#"{{"replica":{},"state":{}{left},"sessions":{},"in_flight":{},"last_error":{}}}"#,
+            r#"{{"replica":{},"state":{}{left},"sessions":{},"in_flight":{},"last_error":{what},"last_error_ago_s":{ago}}}"#,
             quoted(&self.authority),
             quoted(self.state.as_str()),
             self.sessions,
-            self.in_flight,
-            or_null(self.last_error.as_deref())
+            self.in_flight
         )
     }
 }
@@ -273,7 +285,10 @@ impl Status {
             state: *state,
             sessions: port,
             in_flight: 1,
-            last_error: (port == 1).then(|| "said \"no\"".to_owned()),
+            last_error: (port == 1).then(|| Mishap {
+                what: "said \"no\"".to_owned(),
+                ago_s: 9,
+            }),
         };
         Self {
             version: "1.2.3",
@@ -332,7 +347,7 @@ mod tests {
              \n\
              upstream mcp at /mcp: 7 sessions, 0 listening, 0 answering, 0 detached\n\
              \x20 127.0.0.1:3001 healthy, 0 sessions, 1 in flight\n\
-             \x20 127.0.0.1:3002 draining for 2 s, 1 sessions, 1 in flight; last error: said \"no\"\n"
+             \x20 127.0.0.1:3002 draining for 2 s, 1 sessions, 1 in flight; last error 9 s ago: said \"no\"\n"
         );
         let json: serde_json::Value = serde_json::from_str(&status.json()).unwrap();
         assert_eq!(json["readiness"], "ready");
@@ -343,6 +358,7 @@ mod tests {
         assert_eq!(replica["state"], "draining");
         assert_eq!(replica["for_ms"], 1_500);
         assert_eq!(replica["last_error"], "said \"no\"");
+        assert_eq!(replica["last_error_ago_s"], 9);
         assert_eq!(
             json["upstreams"][0]["replicas"][0]["last_error"],
             serde_json::Value::Null

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::{HeaderMap, Uri, Version};
 
-use crate::admin::status::{Course, ReplicaStatus, State, Status, UpstreamStatus};
+use crate::admin::status::{Course, Mishap, ReplicaStatus, State, Status, UpstreamStatus};
 use crate::admin::{Admin, Desk, Obeyed, Order};
 use crate::app::Here;
 use crate::app::reload_task::InForce;
@@ -96,7 +96,10 @@ impl Known {
             state: self.state(replica),
             sessions: replica.sessions(),
             in_flight: replica.in_flight(),
-            last_error: replica.last_error().map(String::from),
+            last_error: replica.last_error().map(|last| Mishap {
+                what: last.text.into(),
+                ago_s: last.at.elapsed().as_secs(),
+            }),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::relay::Relay;
 use crate::relay::pool::Pool;
 use crate::relay::reconfigure::{Changed, Probing};
 use crate::relay::world::World;
-use crate::routing::Replica;
+use crate::routing::{Condition, Replica};
 use crate::upstream::prober_task::{self, Watched};
 
 /// The probers at work, by the upstream's number and the replica's key.
@@ -60,14 +60,19 @@ impl Probers {
     }
 
     fn begin<W: World>(&mut self, (number, pool): (usize, &Arc<Pool<W>>), replica: Arc<Replica>, world: &W) {
+        self.end(number, &replica);
         let mut phase = [0; 8];
         world.fill_random(&mut phase);
         let health = pool.config().health.clone();
-        if health.probe == Probe::Off {
-            replica.vouch();
+        match health.probe {
+            Probe::Off => {
+                // What probes said before, no probe will take back.
+                replica.set_condition(Condition::Healthy);
+                replica.vouch();
+            }
+            Probe::Connect | Probe::Http(_) => {}
         }
         pool.measure(&replica);
-        self.end(number, &replica);
         let key = (number, replica.key());
         let watched = Watched {
             upstream: pool.config().name.clone(),

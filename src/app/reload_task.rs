@@ -5,8 +5,7 @@
 //! thread that may block. A file counts as changed when it looks different and then stays so for a tick.
 //! Next: `../config/change.rs`.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,10 +17,10 @@ use crate::app::{Here, key_ring};
 use crate::cli::Hangup;
 use crate::config::change::{self, Restart};
 use crate::config::resolved::{Config, Upstream};
-use crate::config::{self, Flags, Stamp};
+use crate::config::{self, Flags, Seen};
 use crate::downstream::Terms;
 use crate::relay::Relay;
-use crate::relay::reconfigure::{NotInForce, TlsFiles};
+use crate::relay::reconfigure::{LEAVING_MAX, NotInForce, TlsFiles};
 use crate::relay::world::World;
 use crate::telemetry::instruments::Instruments;
 use crate::telemetry::subscriber;
@@ -77,18 +76,12 @@ pub(super) struct Reload {
     pub(super) probers: Probers,
 }
 
-/// How the files looked.
-type Look = Vec<(PathBuf, Option<Stamp>)>;
-
-/// What the files said: a hash of each.
-type Said = HashMap<PathBuf, Option<u64>>;
-
 impl Reload {
     /// Follows the signal and the files, for ever.
     pub(super) async fn follow(mut self, mut hangup: Hangup) {
-        let files = self.in_force.config().files.clone();
-        let (mut last, mut said) = (look(files.clone()).await, hashed(files).await);
-        let mut standing = last.clone();
+        // What was read last, whether it was taken or not, as it looked just before that.
+        let mut standing = self.in_force.config().files.clone();
+        let mut last = standing.clone();
         let mut ticks = interval(LOOK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -97,51 +90,40 @@ impl Reload {
                 () = hangup.next() => Asked::BySignal,
                 _ = ticks.tick() => Asked::ByTime,
             };
-            let now = look(self.in_force.config().files.clone()).await;
+            let now = look(standing.clone()).await;
             let settled = now == last;
             last = now;
             match asked {
                 Asked::ByTime if last == standing || !settled => continue,
                 Asked::ByTime | Asked::BySignal => {}
             }
-            standing.clone_from(&last);
-            self.reload(&mut said).await;
-            // Another configuration may name other files.
-            let files = self.in_force.config().files.clone();
-            if files.len() != standing.len()
-                || files.iter().zip(&standing).any(|(one, (other, _))| one != other)
-            {
-                last = look(files).await;
-                standing.clone_from(&last);
+            if let Some(files) = self.reload().await {
+                last.clone_from(&files);
+                standing = files;
             }
         }
     }
 
-    async fn reload(&mut self, said: &mut Said) {
-        let hashes = hashed(self.in_force.config().files.clone()).await;
+    /// Reads and judges once. Answers the files that were read.
+    async fn reload(&mut self) -> Option<Vec<Seen>> {
         let flags = self.flags.clone();
         let read = tokio::task::spawn_blocking(move || config::read(&flags)).await;
-        let outcome = match read {
+        let (outcome, files) = match read {
             Ok(Ok((new, warnings))) => {
                 for warning in &warnings {
                     warn!(key = warning.remark().key(), "{}", warning.remark().what());
                 }
-                let hashes = hashed(new.files.clone()).await;
-                let outcome = self.put_in_force(new, (said, &hashes));
-                if outcome != Reloaded::Refused {
-                    *said = hashes;
-                }
-                outcome
+                let files = new.files.clone();
+                (self.put_in_force(new), Some(files))
             }
             Ok(Err(problems)) => {
                 for problem in problems.remarks() {
                     error!(key = problem.key(), place = %problem.place(), "{}", problem.what());
                 }
-                *said = hashes;
-                Reloaded::Refused
+                (Reloaded::Refused, Some(problems.files().to_vec()))
             }
             // It panicked, which is told where it did.
-            Err(_) => Reloaded::Refused,
+            Err(_) => (Reloaded::Refused, None),
         };
         self.instruments.reloads.one(outcome);
         match outcome {
@@ -158,16 +140,23 @@ impl Reload {
                 );
             }
         }
+        files
     }
 
-    fn put_in_force(&mut self, new: Config, (before, now): (&Said, &Said)) -> Reloaded {
+    fn put_in_force(&mut self, new: Config) -> Reloaded {
         let old = self.in_force.config();
         let change = change::of(&old, new);
-        if change.is_none(&old) && before == now {
+        let beside = |one: &&Seen| Some(&one.path) != old.source.as_ref();
+        let same_files = old
+            .files
+            .iter()
+            .filter(beside)
+            .eq(change.config.files.iter().filter(beside));
+        if change.is_none(&old) && same_files {
             return Reloaded::Unchanged;
         }
         let change::Change { config, restart } = change;
-        if let Err(refused) = self.apply(&old, &config, (before, now)) {
+        if let Err(refused) = self.apply(&old, &config) {
             error!("{refused}");
             return Reloaded::Refused;
         }
@@ -183,7 +172,7 @@ impl Reload {
     }
 
     /// Tries everything that can fail, then changes everything.
-    fn apply(&mut self, old: &Config, new: &Config, (before, now): (&Said, &Said)) -> Result<(), String> {
+    fn apply(&mut self, old: &Config, new: &Config) -> Result<(), String> {
         let keys = if new.secrets == old.secrets {
             None
         } else {
@@ -194,7 +183,7 @@ impl Reload {
         let terms = self.terms.prepare(new).map_err(|error| error.to_string())?;
         let mut prepared = Vec::with_capacity(new.upstreams.len());
         for (pool, upstream) in self.relay.pools().iter().zip(&new.upstreams) {
-            let files = tls_files(upstream, before, now);
+            let files = tls_files(upstream, &old.files, &new.files);
             prepared.push(pool.prepare(upstream, files).map_err(|why| refusal(&why))?);
         }
         let mut came = Vec::new();
@@ -219,7 +208,7 @@ impl Reload {
         for (number, pool) in came.iter().enumerate() {
             self.relay.drain_as_said(pool, &[]);
             self.probers.begin_all((first + number, pool), &*self.world);
-            super::say_what_holds(pool.config());
+            super::say_what_holds(&pool.config());
         }
         // Last, since a path leads to a pool.
         self.terms.put_in_force(terms);
@@ -239,18 +228,30 @@ fn word(outcome: Reloaded) -> &'static str {
 fn refusal(why: &NotInForce) -> String {
     match why {
         NotInForce::Tls(problem) => format!("TLS towards an upstream: {problem}"),
+        NotInForce::TooManyLeave { leaving } => format!(
+            "{leaving} replicas of one upstream would be on their way out, more than {LEAVING_MAX}: \
+             wait for their drain_deadline, or shorten it"
+        ),
         NotInForce::TooOften => "a setting was changed too often for one process: restart it".to_owned(),
     }
 }
 
-/// Whether what an upstream's TLS is made of says something else than before.
-fn tls_files(upstream: &Upstream, before: &Said, now: &Said) -> TlsFiles {
+/// Whether what an upstream's TLS is made of looks different than before.
+fn tls_files(upstream: &Upstream, before: &[Seen], now: &[Seen]) -> TlsFiles {
     let tls = &upstream.tls;
     let client = tls
         .client
         .iter()
         .flat_map(|files| [&files.certificate, &files.key]);
-    let changed = |path: &PathBuf| before.get(path) != now.get(path);
+    let changed = |path: &PathBuf| {
+        let stamp = |files: &[Seen]| {
+            files
+                .iter()
+                .find(|seen| seen.path == *path)
+                .map(|seen| seen.stamp)
+        };
+        stamp(before) != stamp(now)
+    };
     if tls.authorities.iter().chain(client).any(changed) {
         TlsFiles::Changed
     } else {
@@ -258,24 +259,44 @@ fn tls_files(upstream: &Upstream, before: &Said, now: &Said) -> TlsFiles {
     }
 }
 
-async fn look(files: Vec<PathBuf>) -> Look {
-    let looked = move || {
-        files
-            .into_iter()
-            .map(|path| (path.clone(), Stamp::of(&path)))
-            .collect()
-    };
+/// How these files look now.
+async fn look(files: Vec<Seen>) -> Vec<Seen> {
+    let looked = move || files.into_iter().map(|seen| Seen::now(seen.path)).collect();
     tokio::task::spawn_blocking(looked).await.unwrap_or_default()
 }
 
-async fn hashed(files: Vec<PathBuf>) -> Said {
-    let hash = |path: &Path| config::content_hash(path);
-    let read = move || {
-        let each = files.into_iter().map(|path| {
-            let hash = hash(&path);
-            (path, hash)
-        });
-        each.collect()
-    };
-    tokio::task::spawn_blocking(read).await.unwrap_or_default()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Stamp;
+
+    #[test]
+    fn only_the_files_of_an_upstream_concern_its_tls() {
+        let flags = Flags {
+            upstreams: vec!["http://127.0.0.1:1/mcp".into()],
+            ..Flags::default()
+        };
+        let (config, _) = config::read_in(&flags, &|_| None).unwrap();
+        let mut upstream = Upstream::clone(&config.upstreams[0]);
+        upstream.tls.authorities = Some("ca.pem".into());
+        // Two files of this crate stand for two looks of one.
+        let one = Seen::now("Cargo.toml".into()).stamp;
+        let two = Seen::now("Cargo.lock".into()).stamp;
+        assert!(one.is_some() && one != two);
+        let seen = |files: &[(&str, Option<Stamp>)]| -> Vec<Seen> {
+            let each = files.iter().map(|(path, stamp)| Seen {
+                path: path.into(),
+                stamp: *stamp,
+            });
+            each.collect()
+        };
+        let check = |before: &[_], now: &[_], expected| {
+            assert_eq!(tls_files(&upstream, &seen(before), &seen(now)), expected);
+        };
+        check(&[("ca.pem", one)], &[("ca.pem", one), ("x", two)], TlsFiles::Same);
+        check(&[("ca.pem", one)], &[("ca.pem", two)], TlsFiles::Changed);
+        check(&[("ca.pem", None)], &[("ca.pem", one)], TlsFiles::Changed);
+        check(&[], &[("ca.pem", one)], TlsFiles::Changed);
+        check(&[("x", one)], &[("x", two)], TlsFiles::Same);
+    }
 }

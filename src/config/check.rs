@@ -166,7 +166,9 @@ fn check_admin(fields: &mut Fields<'_, '_>, admin: SocketAddr, listeners: &[(Lis
         );
     }
     if !admin.ip().is_loopback() {
-        let what = format!("{admin} is open to other machines, and asks nobody who they are");
+        let what = format!(
+            "{admin} is open to other machines, and asks nobody who they are: whoever reaches it can drain replicas"
+        );
         fields.warning(
             &at,
             "listen",

@@ -6,15 +6,10 @@
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use zeroize::Zeroizing;
-
-use super::bounds::PEM_BYTES_MAX;
 use super::report::Origin;
 
 /// The environment and the directory that paths are relative to.
@@ -22,18 +17,22 @@ pub(super) struct Around<'a> {
     base: PathBuf,
     source: Option<PathBuf>,
     /// Every file that was named so far, the configuration itself first.
-    named: RefCell<Vec<PathBuf>>,
+    named: RefCell<Vec<Seen>>,
     variable: &'a dyn Fn(&str) -> Option<OsString>,
 }
 
 impl<'a> Around<'a> {
-    /// What stands around this file, if there is one.
+    /// What stands around this file, if there is one. Call: before it is read, so that a later change is seen.
     pub(super) fn new(file: Option<&Path>, variable: &'a dyn Fn(&str) -> Option<OsString>) -> Self {
         let base = file
             .and_then(Path::parent)
             .map(Path::to_path_buf)
             .unwrap_or_default();
-        let named = RefCell::new(file.map(Path::to_path_buf).into_iter().collect());
+        let named = RefCell::new(
+            file.map(|path| Seen::now(path.to_path_buf()))
+                .into_iter()
+                .collect(),
+        );
         Self {
             base,
             source: file.map(Path::to_path_buf),
@@ -54,8 +53,8 @@ impl<'a> Around<'a> {
             Origin::Flag(_) | Origin::Whole => PathBuf::from(written),
         };
         let mut named = self.named.borrow_mut();
-        if !named.contains(&path) {
-            named.push(path.clone());
+        if !named.iter().any(|seen| seen.path == path) {
+            named.push(Seen::now(path.clone()));
         }
         path
     }
@@ -65,8 +64,8 @@ impl<'a> Around<'a> {
         self.source.clone()
     }
 
-    /// Every file that was named.
-    pub(super) fn named(&self) -> Vec<PathBuf> {
+    /// Every file that was named, as it looked then.
+    pub(super) fn named(&self) -> Vec<Seen> {
         self.named.borrow().clone()
     }
 }
@@ -108,7 +107,7 @@ pub struct Stamp {
 
 impl Stamp {
     /// Of the file at this path, if there is one.
-    pub fn of(path: &Path) -> Option<Self> {
+    fn of(path: &Path) -> Option<Self> {
         let metadata = std::fs::metadata(path).ok()?;
         Some(Self {
             identity: identity(&metadata),
@@ -129,12 +128,21 @@ fn identity(_metadata: &std::fs::Metadata) -> (u64, u64) {
     (0, 0)
 }
 
-/// A number that tells what a file says from what it said before; nothing if it can't be read. It may be of a secret:
-/// it is kept in memory, keyed for this process, and never shown.
-pub fn content_hash(path: &Path) -> Option<u64> {
-    static KEY: OnceLock<RandomState> = OnceLock::new();
-    let bytes = Zeroizing::new(bytes(path, PEM_BYTES_MAX).ok()?);
-    Some(KEY.get_or_init(RandomState::new).hash_one(&**bytes))
+/// A file, and how it looked just before it was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Nothing if there was none.
+    pub stamp: Option<Stamp>,
+}
+
+impl Seen {
+    /// As it looks now.
+    pub fn now(path: PathBuf) -> Self {
+        let stamp = Stamp::of(&path);
+        Self { path, stamp }
+    }
 }
 
 /// An I/O error in the words of people.

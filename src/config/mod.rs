@@ -30,7 +30,7 @@ use report::{Findings, Origin, Source};
 use resolved::Config;
 
 pub use bounds::UPSTREAMS_MAX;
-pub use files::{Stamp, content_hash};
+pub use files::{Seen, Stamp};
 pub use report::{Place, Problems, Remark, Warning};
 
 /// What the command line says of the configuration.
@@ -77,6 +77,7 @@ pub fn read_in(
     flags: &Flags,
     variable: &dyn Fn(&str) -> Option<OsString>,
 ) -> Result<(Config, Vec<Warning>), Problems> {
+    let around = Around::new(flags.config.as_deref(), variable);
     let mut reading = Reading::default();
     let (source, mut root) = match &flags.config {
         Some(path) => match files::text(path, bounds::FILE_BYTES_MAX) {
@@ -93,15 +94,15 @@ pub fn read_in(
                     name: path.display().to_string(),
                     text: String::new(),
                 };
-                return Err(unreadable(&source, &error));
+                return Err(unreadable(&source, &error).in_files(around.named()));
             }
         },
         None => (Source::default(), Table::default()),
     };
     apply(flags, &mut root, &mut reading.findings);
-    let around = Around::new(flags.config.as_deref(), variable);
     let config = fields::document(&mut reading, &root, |fields| check::config(fields, &around));
-    let warnings = reading.finish().verdict(&source)?;
+    let verdict = reading.finish().verdict(&source);
+    let warnings = verdict.map_err(|problems| problems.in_files(around.named()))?;
     // The verdict is `Ok` only if nothing was missing, and then there is a configuration.
     config
         .map(|config| (config, warnings))

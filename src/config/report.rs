@@ -8,6 +8,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::files::Seen;
+
 /// Longest piece of a source line that is shown, in characters: what fits a terminal beside the margin.
 const EXCERPT_CHARS_MAX: usize = 120;
 
@@ -281,6 +283,7 @@ pub struct Problems {
     remarks: Vec<Remark>,
     count: usize,
     warnings: Vec<Warning>,
+    files: Vec<Seen>,
 }
 
 impl Problems {
@@ -297,12 +300,23 @@ impl Problems {
             remarks: vec![Remark::new(finding, source)],
             count: 1,
             warnings: Vec::new(),
+            files: Vec::new(),
         }
     }
 
     /// What is wrong, in the order of the file; at most 100 of them.
     pub fn remarks(&self) -> &[Remark] {
         &self.remarks
+    }
+
+    /// The same, with the files that were read or should have been: a change of one may put it right.
+    pub(super) fn in_files(self, files: Vec<Seen>) -> Self {
+        Self { files, ..self }
+    }
+
+    /// The files that were read or should have been.
+    pub fn files(&self) -> &[Seen] {
+        &self.files
     }
 
     /// What is allowed and probably not meant, beside what is wrong.
@@ -394,6 +408,7 @@ impl Findings {
                 remarks: place(self.problems),
                 count,
                 warnings,
+                files: Vec::new(),
             })
         }
     }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::config::Seen;
 use crate::net::Authority;
 pub use crate::pure::session::OnSessionLoss;
 
@@ -31,7 +32,7 @@ pub struct Config {
     /// The file that was named, if any.
     pub source: Option<PathBuf>,
     /// The files that this was read from: itself, certificates, keys, secrets. Whoever waits for changes watches them.
-    pub files: Vec<PathBuf>,
+    pub files: Vec<Seen>,
 }
 
 /// One listening socket.

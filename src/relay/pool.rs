@@ -4,8 +4,8 @@
 //! Next: `initialize.rs`, `post.rs`.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
@@ -36,8 +36,10 @@ pub(crate) type BackendAnswer<W> = Box<Incoming<<<W as World>::Net as Net>::Io>>
 pub struct Pool<W: World> {
     /// Its place in the configuration.
     pub(crate) index: usize,
-    /// Its configuration; a reload may change it.
+    /// Its settings; a reload may change them. Who its replicas are is the table's to say.
     pub(crate) config: Live<resolved::Upstream>,
+    /// Its configuration as it was read last: replicas come and go more often than settings change.
+    pub(super) stated: Mutex<Arc<resolved::Upstream>>,
     /// Its replicas.
     pub(crate) table: Table,
     /// What is measured of it.
@@ -134,6 +136,7 @@ impl<W: World> Pool<W> {
         let table = Table::new(&config);
         Ok(Self {
             index,
+            stated: Mutex::new(Arc::clone(&config)),
             config: Live::new(config),
             table,
             instruments,
@@ -159,9 +162,9 @@ impl<W: World> Pool<W> {
         &self.instruments
     }
 
-    /// Its configuration.
-    pub fn config(&self) -> &Arc<resolved::Upstream> {
-        Live::get(&self.config)
+    /// Its configuration, as it was read last.
+    pub fn config(&self) -> Arc<resolved::Upstream> {
+        Arc::clone(&self.stated.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A turn to begin a session anew, which a whole crowd of sessions may want at one moment.

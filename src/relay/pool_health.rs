@@ -38,9 +38,9 @@ impl<W: World> Pool<W> {
             Blow::Borne { .. } => {}
             Blow::Ejected { failures, until } => {
                 let for_ms = until.0.saturating_sub(now.0);
-                warn!(upstream = %self.config.name, replica = %replica.authority(), why = why.as_str(), failures, for_ms, %error, "replica was ejected");
                 self.instruments.ejections.one(why);
                 self.measure(replica);
+                warn!(upstream = %self.config.name, replica = %replica.authority(), why = why.as_str(), failures, for_ms, %error, "replica was ejected");
             }
         }
     }

@@ -4,7 +4,7 @@
 //! new one; what began under the old one (a timer that runs) ends under it.
 //! Next: `replica_drain.rs`.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use tracing::info;
 
@@ -15,6 +15,7 @@ use crate::net::tls::TlsProblem;
 use crate::pure::keys::KeyRing;
 use crate::relay::Relay;
 use crate::relay::pool::Pool;
+use crate::relay::replica_drain::Ordered;
 use crate::relay::world::World;
 use crate::routing::{Duty, Replica};
 use crate::telemetry::instruments::UpstreamInstruments;
@@ -36,7 +37,15 @@ pub enum NotInForce {
     Tls(TlsProblem),
     /// A setting was changed too often for one process.
     TooOften,
+    /// So many replicas would be on their way out at a time: [`LEAVING_MAX`].
+    TooManyLeave {
+        /// How many.
+        leaving: usize,
+    },
 }
+
+/// Replicas of one upstream that may be on their way out at a time, in replicas: four whole sets of them.
+pub const LEAVING_MAX: usize = 1_024;
 
 impl From<Full> for NotInForce {
     fn from(Full: Full) -> Self {
@@ -71,6 +80,15 @@ pub enum Probing {
     Anew,
 }
 
+/// Whether two configurations of an upstream differ in their replicas only.
+fn same_settings(old: &Upstream, new: &Upstream) -> bool {
+    *old == Upstream {
+        replicas: old.replicas.clone(),
+        drained: old.drained.clone(),
+        ..Upstream::clone(new)
+    }
+}
+
 impl<W: World> Pool<W> {
     /// Makes everything that a new configuration needs; nothing has changed then.
     ///
@@ -78,6 +96,14 @@ impl<W: World> Pool<W> {
     /// [`NotInForce`].
     pub fn prepare(&self, config: &Arc<Upstream>, files: TlsFiles) -> Result<Prepared<W>, NotInForce> {
         let old = self.config();
+        let going = self.table.replicas().into_iter();
+        let going = going
+            .filter(|one| !config.replicas.contains(one.config()))
+            .count();
+        let leaving = self.table.leaving().len() + going;
+        if leaving > LEAVING_MAX {
+            return Err(NotInForce::TooManyLeave { leaving });
+        }
         let is_https = |upstream: &Upstream| upstream.replicas.iter().any(|one| one.scheme == Scheme::Https);
         // Those that leave are still spoken to.
         let mut all = Upstream::clone(config);
@@ -85,7 +111,7 @@ impl<W: World> Pool<W> {
         all.replicas.extend(leaving.map(|one| one.config().clone()));
         let as_before = config.exchange == old.exchange
             && config.tls == old.tls
-            && (is_https(old) || !is_https(config))
+            && (is_https(&old) || !is_https(config))
             && (files == TlsFiles::Same || !is_https(&all));
         let client = if as_before {
             None
@@ -130,7 +156,8 @@ impl<W: World> Relay<W> {
     /// Drains the replicas of which the configuration says so, and takes the drains back that it said before. What the
     /// operator ordered stays. Call: within a tokio runtime.
     pub fn drain_as_said(self: &Arc<Self>, pool: &Arc<Pool<W>>, before: &[Authority]) {
-        let now = &pool.config().drained;
+        let config = pool.config();
+        let now = &config.drained;
         for replica in pool.table.replicas() {
             let said = |list: &[Authority]| list.contains(replica.authority());
             match (said(before), said(now)) {
@@ -162,7 +189,7 @@ impl<W: World> Relay<W> {
     /// Puts a prepared configuration in force. Call: within a tokio runtime.
     pub fn put_in_force(self: &Arc<Self>, pool: &Arc<Pool<W>>, prepared: Prepared<W>) -> Changed {
         let Prepared { config, client } = prepared;
-        let old = Arc::clone(pool.config());
+        let old = pool.config();
         if *old == *config && client.is_none() {
             return Changed::default();
         }
@@ -175,9 +202,10 @@ impl<W: World> Relay<W> {
         if let Some(client) = client {
             let _ = Live::put(&pool.client, client);
         }
-        if *old != *config {
+        if !same_settings(&old, &config) {
             let _ = Live::put(&pool.config, Arc::clone(&config));
         }
+        *pool.stated.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&config);
         let swapped = pool.table.replace(config.balance, &config.replicas);
         for replica in &swapped.came {
             info!(upstream = %config.name, replica = %replica.authority(), "replica was added");
@@ -191,12 +219,51 @@ impl<W: World> Relay<W> {
         self.drain_as_said(pool, &old.drained);
         for replica in &swapped.went {
             info!(upstream = %config.name, replica = %replica.authority(), "replica was taken out of the configuration");
-            self.drain_replica(pool, replica);
+            match (self.drain_replica(pool, replica), replica.duty()) {
+                // Nobody waits for its deadline any more.
+                (Ordered::Already, Duty::Drained) => pool.forget_if_left(replica),
+                (Ordered::Already, Duty::Draining | Duty::Serving)
+                | (Ordered::Begun { .. } | Ordered::Undrained | Ordered::Serving, _) => {}
+            }
         }
         Changed {
             came: swapped.came,
             went: swapped.went,
             probing,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Flags, read_in};
+
+    fn upstream(sets: &[&str]) -> Upstream {
+        let flags = Flags {
+            upstreams: vec!["http://127.0.0.1:1/mcp".into()],
+            set: sets.iter().map(|set| (*set).into()).collect(),
+            ..Flags::default()
+        };
+        let (config, _) = read_in(&flags, &|_| None).unwrap();
+        Upstream::clone(&config.upstreams[0])
+    }
+
+    #[test]
+    fn replicas_are_no_settings() {
+        let check = |set: &str, same: bool| {
+            assert_eq!(same_settings(&upstream(&[]), &upstream(&[set])), same, "{set}");
+        };
+        check(
+            "upstream.replicas=['http://127.0.0.1:2/mcp', 'http://127.0.0.1:3/mcp']",
+            true,
+        );
+        check(
+            "upstream.replicas=[{ url = 'http://127.0.0.1:1/mcp', drain = true }]",
+            true,
+        );
+        check("upstream.stream.retry=2s", false);
+        check("upstream.drain_deadline=0s", false);
+        check("upstream.path=/x", false);
     }
 }

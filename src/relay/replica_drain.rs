@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::pure::log::Millis;
 use crate::pure::session::LossCause;
@@ -121,21 +121,21 @@ impl<W: World> Relay<W> {
     /// The deadline of a drain: its sessions are lost, and one that left the configuration is forgotten.
     async fn deadline(self: &Arc<Self>, pool: &Arc<Pool<W>>, replica: &Arc<Replica>) {
         replica.set_duty(Duty::Drained);
-        let mut lost = self.lose_sessions_of(replica).await;
+        let lost = self.lose_sessions_of(replica).await;
+        if lost > 0 {
+            warn!(upstream = %pool.config.name, replica = %replica.authority(), sessions = lost, "replica was drained; sessions were lost");
+        } else {
+            info!(upstream = %pool.config.name, replica = %replica.authority(), "replica was drained");
+        }
         let rounds = pool.config.exchange.initialize_max.as_secs();
         for _ in 0..rounds {
             if replica.sessions() == 0 {
                 break;
             }
             tokio::time::sleep(LATECOMER_INTERVAL).await;
-            lost += self.lose_sessions_of(replica).await;
+            self.lose_sessions_of(replica).await;
         }
         self.drains.take(replica);
-        if lost > 0 {
-            warn!(upstream = %pool.config.name, replica = %replica.authority(), sessions = lost, "replica was drained; sessions were lost");
-        } else {
-            info!(upstream = %pool.config.name, replica = %replica.authority(), "replica was drained");
-        }
         pool.forget_if_left(replica);
     }
 
@@ -162,7 +162,7 @@ impl<W: World> Relay<W> {
 
 impl<W: World> Pool<W> {
     /// A drained replica that is not configured any more is forgotten.
-    fn forget_if_left(&self, replica: &Arc<Replica>) {
+    pub(super) fn forget_if_left(&self, replica: &Arc<Replica>) {
         let left = self.table.leaving().iter().any(|one| Arc::ptr_eq(one, replica));
         if !left {
             return;
@@ -174,5 +174,6 @@ impl<W: World> Pool<W> {
         if !self.table.replicas().iter().any(again) {
             self.instruments.replicas.forget(&name);
         }
+        debug!(upstream = %self.config.name, replica = %name, "replica was forgotten");
     }
 }

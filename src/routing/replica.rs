@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 
 use crate::config::resolved::{self, Scheme};
 use crate::net::Authority;
@@ -21,7 +22,16 @@ use crate::routing::health::Condition;
 use crate::telemetry::words::EjectedFor;
 
 /// Longest text that is kept of a replica's last error, in bytes: a line of `/status`.
-const ERROR_BYTES_MAX: usize = 200;
+pub const ERROR_BYTES_MAX: usize = 200;
+
+/// What went wrong last with a replica.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LastError {
+    /// In words, cut to [`ERROR_BYTES_MAX`].
+    pub text: Box<str>,
+    /// When.
+    pub at: Instant,
+}
 
 /// Whether a replica is meant to take new sessions (wire contract, section 7, "drain of a backend").
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -84,7 +94,7 @@ pub struct Replica {
     ejection: Mutex<Ejection>,
     /// When its ejection ends, in milliseconds of the relay's clock; 0 = it is not ejected.
     ejected_until: AtomicU64,
-    last_error: Mutex<Option<Box<str>>>,
+    last_error: Mutex<Option<LastError>>,
     slot: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
@@ -261,11 +271,15 @@ impl Replica {
         while !error.is_char_boundary(end) {
             end -= 1;
         }
-        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error[..end].into());
+        let last = LastError {
+            text: error[..end].into(),
+            at: Instant::now(),
+        };
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
     }
 
     /// What went wrong last, if anything ever did.
-    pub fn last_error(&self) -> Option<Box<str>> {
+    pub fn last_error(&self) -> Option<LastError> {
         self.last_error
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -502,7 +516,7 @@ mod tests {
         replica.set_condition(Condition::Healthy);
         assert_eq!(replica.standing(Millis(0)), Standing::Candidate(load));
         replica.note_error(&"ü".repeat(300));
-        assert_eq!(replica.last_error().unwrap().len(), ERROR_BYTES_MAX);
+        assert_eq!(replica.last_error().unwrap().text.len(), ERROR_BYTES_MAX);
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub struct Probed {
 pub async fn watch<N: Net>(
     client: Arc<Client<N>>,
     watched: Watched,
-    on: impl Fn(&Replica, Option<Probed>) + Send,
+    on: impl Fn(&Replica, Option<&Probed>) + Send,
 ) -> Infallible {
     let Watched {
         upstream,
@@ -90,7 +90,6 @@ pub async fn watch<N: Net>(
             let transition = judge.note(finding);
             if let Some(transition) = transition {
                 replica.set_condition(transition.to);
-                tell(&upstream, &replica, transition, &outcome);
             }
             Probed {
                 outcome,
@@ -98,7 +97,12 @@ pub async fn watch<N: Net>(
                 transition,
             }
         });
-        on(&replica, probed);
+        on(&replica, probed.as_ref());
+        // Said last: whoever reads it finds everything as it says.
+        if let Some((probed, transition)) = probed.and_then(|probed| probed.transition.map(|to| (probed, to)))
+        {
+            tell(&upstream, &replica, transition, &probed.outcome);
+        }
         ticks.tick().await;
     }
 }
@@ -192,7 +196,7 @@ mod tests {
         let replica = replica();
         let told = Arc::new(Mutex::new(Vec::new()));
         let teller = Arc::clone(&told);
-        let on = move |_: &Replica, probed: Option<Probed>| {
+        let on = move |_: &Replica, probed: Option<&Probed>| {
             let probed = probed.expect("it is probed");
             teller
                 .lock()
@@ -216,10 +220,8 @@ mod tests {
             conditions.push(replica.condition());
         }
         assert!(replica.is_vouched());
-        assert_eq!(
-            replica.last_error().as_deref(),
-            Some("the connection was refused")
-        );
+        let last = replica.last_error().expect("it was refused");
+        assert_eq!(&*last.text, "the connection was refused");
         watching.abort();
         let (up, down) = (Condition::Healthy, Condition::Unhealthy);
         assert_eq!(conditions, [up, up, down, down, down, down, up, up]);

@@ -57,6 +57,10 @@ fn reloaded(proxy: &Proxy) -> String {
     line["outcome"].as_str().expect("an outcome").to_owned()
 }
 
+fn forgotten(proxy: &Proxy) {
+    proxy.logged("replica was forgotten");
+}
+
 /// A replica comes, settings change; calls and streams that run do not notice.
 #[test]
 fn streams_live_through_a_reload() {
@@ -243,10 +247,52 @@ fn a_replica_that_leaves_the_file_is_drained() {
         2
     );
     session.is_gone();
+    forgotten(&proxy);
     let seen = ask(operator, "GET", "/status").body;
     assert!(!seen.contains(&one.address.to_string()), "{seen}");
     let metrics = ask(operator, "GET", "/metrics").body;
     assert!(!metrics.contains(&one.address.to_string()));
+}
+
+/// One whose drain was over when it left, and one whose probes failed when they were turned off.
+#[test]
+fn what_was_said_of_a_replica_before_is_not_kept_for_ever() {
+    let (one, two) = (Backend::start(), Backend::start());
+    let files = Files::new("before");
+    let probing =
+        "drain_deadline = \"0s\"\n[upstream.health]\nprobe = \"/healthz\"\nfall = 1\ninterval = \"1h\"";
+    files.write(&[&one, &two], "", probing);
+    let proxy = Proxy::configured(&files.config());
+    let operator = proxy.operator();
+    one.next_of("GET").answer(200, &[], "");
+    two.next_of("GET").answer(500, &[], "");
+    proxy.logged("replica became unhealthy");
+    let whole = ask(operator, "POST", &format!("/replicas/mcp/{}/drain", one.address));
+    assert_eq!(whole.head.status(), 200);
+    proxy.logged("replica was drained");
+    let probing = probing.replace("/healthz", "off");
+    files.write(&[&two], "", &probing);
+    proxy.signal("-HUP");
+    assert_eq!(reloaded(&proxy), "applied");
+    assert_eq!(replica(operator, &two)["state"], "healthy");
+    Session::open(&proxy, &two).is_alive(&two);
+    let seen = ask(operator, "GET", "/status").body;
+    assert!(!seen.contains(&one.address.to_string()), "{seen}");
+}
+
+/// A file that is missing when it is named first: it is waited for.
+#[test]
+fn a_file_that_comes_later_is_seen() {
+    let (one, two) = (Backend::start(), Backend::start());
+    let files = Files::new("later");
+    files.write(&[&one], "[secret]\nenv = \"THROUGHLINE_SECRET\"", "");
+    let proxy = Proxy::configured(&files.config());
+    files.write(&[&one, &two], "[secret]\nfile = \"late\"", "");
+    proxy.signal("-HUP");
+    assert_eq!(proxy.logged_with("key", "secret.file")["level"], "ERROR");
+    proxy.logged("configuration was refused; the old one holds");
+    fs::write(files.dir.join("late"), "a secret that comes late").expect("a file");
+    assert_eq!(reloaded(&proxy), "applied");
 }
 
 /// The secret is changed without ending a session: the old one is kept as an older one.
