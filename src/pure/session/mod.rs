@@ -1,12 +1,18 @@
 //! One session's record, as facts and decisions: is it alive, which streams it has, what it told and was told.
 //! Law: every list has a bound with a name; a session that ended never lives again.
 //! Absent on purpose: the lock around the record, timers and wires (`relay/session.rs`). Handles are opaque here.
-//! Next: `life.rs`, then `streams.rs`, `subscriptions.rs`.
+//! Next: `life.rs`, then `streams.rs`, `subscriptions.rs`, `credential.rs`, `ledger.rs`.
 
+pub mod credential;
+pub mod ledger;
 pub mod life;
 pub mod streams;
 pub mod subscriptions;
 
+pub use credential::{
+    CredentialFields, CredentialHash, Credentials, Moment, Presented, PrincipalRule, Shown, Standing,
+};
+pub use ledger::{Begun, BodyDigest, Ledger, Left, Number, PostKey, Settled, Taken};
 pub use life::{Busy, Ended, Expiry, Lifetimes, Phase, Record, Sticky};
 pub use streams::{Full, Known, Origin, Stage, Streams, Written};
 pub use subscriptions::{Remembered, Subscriptions};
