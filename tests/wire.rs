@@ -24,12 +24,16 @@ mod clocks;
 mod doors;
 #[path = "wire/drains.rs"]
 mod drains;
+#[path = "wire/gate.rs"]
+mod gate;
 #[path = "wire/gone.rs"]
 mod gone;
 #[path = "wire/ids.rs"]
 mod ids;
 #[path = "wire/listening.rs"]
 mod listening;
+#[path = "wire/repeats.rs"]
+mod repeats;
 #[path = "wire/requests.rs"]
 mod requests;
 #[path = "wire/restarts.rs"]

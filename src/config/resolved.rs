@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::net::Authority;
+use crate::pure::session::PrincipalRule;
 
 /// The whole configuration.
 #[derive(Clone, Debug)]
@@ -212,6 +213,8 @@ pub struct Session {
     pub streams_max: usize,
     /// Header fields that make up a client's credential, lower case.
     pub credential_headers: Vec<Box<str>>,
+    /// Whom a session's memory may reach beside the one who opened it (`resume_principal`).
+    pub resume_principal: PrincipalRule,
 }
 
 /// Bounds and times of streams.

@@ -13,6 +13,7 @@ use super::resolved::{
     Balance, EarlyCursor, Exchange, Health, Probe, Replica, Scheme, Session, Sessions, Stream, Upstream,
     UpstreamTls,
 };
+use crate::pure::session::PrincipalRule;
 
 /// The header fields that make up a credential if nothing is said (wire contract, section 9).
 const CREDENTIAL_HEADERS_DEFAULT: [&str; 3] = ["authorization", "cookie", "x-api-key"];
@@ -265,12 +266,20 @@ fn exchange(fields: &mut Fields<'_, '_>) -> Exchange {
 
 fn session(fields: &mut Fields<'_, '_>) -> Session {
     let credential_headers = credential_headers(fields);
+    let principals = [
+        ("accepted", PrincipalRule::Accepted),
+        ("same", PrincipalRule::Same),
+    ];
+    let resume_principal = fields
+        .word("resume_principal", &principals)
+        .unwrap_or(PrincipalRule::Accepted);
     let session = Session {
         sessions_max: fields.count("sessions_max", bounds::SESSIONS),
         idle: fields.time("session_idle", bounds::SESSION_IDLE),
         max: fields.time("session_max", bounds::SESSION_MAX),
         streams_max: fields.count("streams_max", bounds::STREAMS),
         credential_headers,
+        resume_principal,
     };
     check::session(fields, &session);
     session

@@ -17,6 +17,7 @@ use tracing::{debug, info, warn};
 
 use crate::pure::revision::{Era, Revision};
 use crate::pure::rpc::{self, EventKind, RequestId};
+use crate::pure::session::Presented;
 use crate::pure::session_token::{self, BackendId, Flags, Sealed};
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, Refused};
@@ -38,6 +39,8 @@ const EARLY_MESSAGES_MAX: usize = 16;
 struct Answered {
     response: Bytes,
     early: Vec<Box<[u8]>>,
+    /// The credential that it answers.
+    opener: Option<Presented>,
 }
 
 /// Answers an `initialize` request with this id.
@@ -55,6 +58,7 @@ pub(crate) async fn initialize<W: World>(
     }
     let limit = pool.config.exchange.initialize_max;
     let from = call.peer;
+    let opener = Presented::of(relay.keys.current(), &pool.credentials, &call.headers);
     let (seat, incoming) = match pool
         .send_any(from, None, Request::of(call), Deadline::after(limit))
         .await
@@ -70,7 +74,10 @@ pub(crate) async fn initialize<W: World>(
     }
     let head = incoming.head.headers.clone();
     let answered = match timeout(limit, read(pool, incoming, &id)).await {
-        Ok(Ok(answered)) => answered,
+        Ok(Ok(answered)) => Answered {
+            opener: Some(opener),
+            ..answered
+        },
         Ok(Err(what)) => return Answer::Refused(Refused::BadInitialize { what }),
         Err(_) => return Answer::Refused(Refused::BackendTimeout),
     };
@@ -143,6 +150,7 @@ fn begin<W: World>(
             token: token.clone(),
             seat,
             early: answered.early,
+            opener: answered.opener,
         },
     );
     Ok((Some(token), answered.response))
@@ -159,6 +167,7 @@ async fn read<W: World>(
             Ok(response) => Ok(Answered {
                 response,
                 early: Vec::new(),
+                opener: None,
             }),
             Err(BodyError::TooLarge { .. }) => Err("the answer to initialize is too large"),
             Err(_) => Err("the connection broke within the answer to initialize"),
@@ -189,7 +198,13 @@ async fn read<W: World>(
         })
         .await;
         match (read, response.take()) {
-            (_, Some(response)) => return Ok(Answered { response, early }),
+            (_, Some(response)) => {
+                return Ok(Answered {
+                    response,
+                    early,
+                    opener: None,
+                });
+            }
             (Ok(Read::Events), None) => {}
             (Ok(Read::End(_)), None) => return Err("the stream ended before initialize was answered"),
             (Err(_), None) => return Err("the stream broke before initialize was answered"),

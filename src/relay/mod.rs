@@ -16,6 +16,7 @@ use crate::pure::keys::KeyRing;
 use crate::pure::log::Millis;
 use crate::pure::session::{Ended, Origin};
 use crate::relay::canned_task::Bell;
+use crate::relay::held::Allowance;
 use crate::relay::idle::Idle;
 use crate::relay::mailbox::EndCause;
 use crate::relay::pool::{Pool, Request};
@@ -29,6 +30,7 @@ use crate::telemetry::instruments::Instruments;
 use crate::telemetry::words;
 use crate::upstream::Deadline;
 
+mod again;
 pub mod answer;
 mod ask;
 mod birth;
@@ -38,8 +40,10 @@ mod counted;
 mod delete;
 mod dispatch;
 mod exchange;
+mod gate;
 mod get;
 mod headers;
+mod held;
 mod idle;
 mod initialize;
 mod intake;
@@ -52,6 +56,7 @@ pub mod pool;
 mod post;
 mod reader;
 mod registry;
+mod repeat;
 mod running;
 mod said;
 mod session;
@@ -60,7 +65,9 @@ mod source;
 mod standalone;
 mod stream_task;
 mod sweep_task;
+mod ticket;
 mod turn;
+mod unproved_task;
 pub mod world;
 
 pub use dispatch::Door;
@@ -76,6 +83,7 @@ pub struct Relay<W: World> {
     running: Running,
     idle: Idle,
     bell: Bell,
+    answers: Allowance,
 }
 
 impl<W: World> Relay<W> {
@@ -109,6 +117,7 @@ impl<W: World> Relay<W> {
             running: Running::default(),
             idle: Idle::default(),
             bell: Bell::default(),
+            answers: Allowance::default(),
             pools,
             world,
         }))

@@ -14,6 +14,7 @@ use tracing::{debug, warn};
 use crate::config::resolved;
 use crate::net::Net;
 use crate::net::tls::TlsProblem;
+use crate::pure::session::CredentialFields;
 use crate::pure::session_token::ReplicaKey;
 use crate::relay::answer::{Call, NotExecuted};
 use crate::relay::headers;
@@ -41,6 +42,8 @@ pub struct Pool<W: World> {
     pub(crate) table: Table,
     /// What is measured of it.
     pub(crate) instruments: Arc<UpstreamInstruments>,
+    /// Where its clients' credentials stand.
+    pub(crate) credentials: CredentialFields,
     client: Arc<Client<W::Net>>,
     world: Arc<W>,
 }
@@ -123,11 +126,14 @@ impl<W: World> Pool<W> {
     ) -> Result<Self, TlsProblem> {
         let client = Arc::new(Client::for_upstream(Arc::clone(world.net()), &config)?);
         let table = Table::new(&config);
+        let names = config.session.credential_headers.iter();
+        let credentials = CredentialFields::new(names.map(|name| &**name));
         Ok(Self {
             index,
             config,
             table,
             instruments,
+            credentials,
             client,
             world,
         })

@@ -2,7 +2,7 @@
 //! Law: a request is never sent again after a byte of it was written; what is not known to be unexecuted is said so.
 //! An event stream becomes a stream of ours, with a log before it has a reader; JSON passes whole.
 //! A client that goes away before the head cancels nothing: the exchange goes on without it (`Kept`).
-//! Next: `stream_task.rs`.
+//! Next: `stream_task.rs`; before it stands `repeat.rs`.
 
 use std::sync::Arc;
 
@@ -25,6 +25,7 @@ use crate::relay::said::Said;
 use crate::relay::session::Session;
 use crate::relay::source::Source;
 use crate::relay::stream_task::StreamTask;
+use crate::relay::ticket::{Outcome, Ticket};
 use crate::relay::world::World;
 
 /// Answers a POST of a session.
@@ -33,19 +34,23 @@ pub(crate) async fn post<W: World>(
     session: &Arc<Session<W>>,
     call: Call,
     said: Said,
+    ticket: &mut Ticket<W>,
 ) -> Answer<Passing<W>> {
     let agent = headers::agent_of(&call.headers);
     let request = Request::of(call);
     match said {
         // Not JSON-RPC: the backend's to judge.
-        Said::Unreadable | Said::Nothing => plain(relay, session, request).await,
-        Said::Initialize { id } => execute(relay, session, request, Asking { ids: vec![id], agent }).await,
+        Said::Unreadable | Said::Nothing => plain(relay, session, request, ticket).await,
+        Said::Initialize { id } => {
+            let ids = vec![id];
+            execute(relay, session, request, Asking { ids, agent }, ticket).await
+        }
         Said::Requests { ids, note } => {
             session.note(note);
-            execute(relay, session, request, Asking { ids, agent }).await
+            execute(relay, session, request, Asking { ids, agent }, ticket).await
         }
         Said::Notices { cancelled } => {
-            let answer = notify(relay, session, request).await;
+            let answer = notify(relay, session, request, ticket).await;
             if let Some(id) = cancelled {
                 session.cancelled(&id);
             }
@@ -65,8 +70,9 @@ async fn plain<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
     request: Request,
+    ticket: &mut Ticket<W>,
 ) -> Answer<Passing<W>> {
-    match session.send(relay, request).await {
+    match ticket.heard(session.send(relay, request).await) {
         Ok(Sent::Answer(incoming)) => pass_on(incoming).await,
         Ok(Sent::Whole(answer)) => answer.into_answer(),
         Ok(Sent::SessionGone) => Answer::Refused(Refused::SessionGone),
@@ -86,8 +92,9 @@ async fn notify<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
     request: Request,
+    ticket: &mut Ticket<W>,
 ) -> Answer<Passing<W>> {
-    match session.send(relay, request).await {
+    match ticket.heard(session.send(relay, request).await) {
         Ok(Sent::SessionGone) => Answer::Refused(Refused::SessionGone),
         // A credential that is not accepted is the client's to know.
         Ok(Sent::Answer(incoming))
@@ -126,18 +133,14 @@ async fn execute<W: World>(
     session: &Arc<Session<W>>,
     request: Request,
     asking: Asking,
+    ticket: &mut Ticket<W>,
 ) -> Answer<Passing<W>> {
     let ids = asking.ids;
-    if let Err(full) = session.room_for_post() {
-        warn!(session = %session.label(), running = full.running, "call refused: streams_max run already");
-        let why = NotExecuted::Overloaded;
-        return Answer::Refused(Refused::NotExecuted { ids, why });
-    }
     let Some(sent) = relay.running.within(session.send(relay, request)).await else {
         let reason = Reason::OwnerLost;
         return Answer::Refused(Refused::OutcomeUnknown { ids, reason });
     };
-    let incoming = match sent {
+    let incoming = match ticket.heard(sent) {
         Ok(Sent::Answer(incoming)) => incoming,
         Ok(Sent::Whole(answer)) => return answer.into_answer(),
         Ok(Sent::SessionGone) => return Answer::Refused(Refused::SessionGone),
@@ -153,16 +156,8 @@ async fn execute<W: World>(
         }
     };
     if incoming.head.status.is_success() && headers::is_event_stream(&incoming.head.headers) {
-        return stream(
-            relay,
-            session,
-            incoming,
-            Asking {
-                ids,
-                agent: asking.agent,
-            },
-        )
-        .await;
+        let agent = asking.agent;
+        return stream(relay, session, incoming, Asking { ids, agent }, ticket).await;
     }
     match passing::pass(incoming).await {
         Ok(answer) => answer,
@@ -185,6 +180,7 @@ async fn stream<W: World>(
     session: &Arc<Session<W>>,
     incoming: BackendAnswer<W>,
     asking: Asking,
+    ticket: &mut Ticket<W>,
 ) -> Answer<Passing<W>> {
     let Asking { ids, agent } = asking;
     let name = match ids.as_slice() {
@@ -206,9 +202,14 @@ async fn stream<W: World>(
         }
     };
     let opening = task.first_opening(head.headers);
+    let (epoch, waiting) = (task.epoch, ticket.streams_as(task.epoch));
     match task.spawn_post() {
-        Ok(()) => Answer::Stream(opening),
+        Ok(()) => {
+            waiting.ring(Outcome::Stream(epoch));
+            Answer::Stream(opening)
+        }
         Err(full) => {
+            ticket.streams_not(epoch);
             warn!(session = %session.label(), running = full.running, "answer refused: streams_max run already");
             Answer::Refused(lost(ids))
         }

@@ -20,6 +20,7 @@ use crate::pure::log::Millis;
 use crate::pure::sse::encode;
 use crate::pure::stream::{Agent, Life, SourceEnd};
 use crate::relay::Relay;
+use crate::relay::again::Acknowledged;
 use crate::relay::ask::{Awaited, Early};
 use crate::relay::intake::{Counts, Intake, Poured, Spill};
 use crate::relay::mailbox::{Command, Had, Mailbox};
@@ -89,6 +90,8 @@ pub(crate) struct StreamTask<W: World> {
     /// Its session is over: it leaves with its client.
     pub(crate) ending: Option<EpochEnd>,
     pub(crate) settled: Settled,
+    /// Whether its client is known to have all of it.
+    pub(crate) receipt: Acknowledged,
 }
 
 /// Where a stream's task stands.
@@ -182,7 +185,8 @@ impl<W: World> StreamTask<W> {
             Command::Cancelled => self.cancelled(now),
             Command::End(cause) => self.end(cause, now),
             Command::Drain { retry_ms } => self.drain(retry_ms, now),
-            Command::Shed | Command::Had => self.shed(now),
+            Command::Shed => self.shed(now),
+            Command::Had => self.had(now),
         }
     }
 
