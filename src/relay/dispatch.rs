@@ -66,10 +66,7 @@ impl<W: World> Relay<W> {
             Carried::Gone => Answer::Refused(Refused::SessionGone),
             Carried::Live(session) => match call.method {
                 Method::POST => repeat::post(self, &session, call, said).await,
-                Method::GET => {
-                    let _busy = session.busy(self);
-                    gate::get(self, &session, call).await
-                }
+                Method::GET => gate::get(self, &session, call).await,
                 _ => {
                     let relay = Arc::clone(self);
                     let ending = async move { gate::delete(&relay, &session, call).await };

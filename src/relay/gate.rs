@@ -320,7 +320,10 @@ pub(crate) async fn get<W: World>(
     call: Call,
 ) -> Answer<Passing<W>> {
     match admit(relay, session, &call.headers, GET_PATIENCE).await {
-        Admitted::Yes => get::get(relay, session, &call).await,
+        Admitted::Yes => {
+            let _busy = session.busy(relay);
+            get::get(relay, session, &call).await
+        }
         Admitted::Stranger | Admitted::SessionGone => Answer::Refused(Refused::SessionGone),
         Admitted::Denied(answer) => answer.into_answer(),
         Admitted::NotYet => {

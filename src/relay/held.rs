@@ -141,10 +141,12 @@ pub(crate) fn settled<W: World>(
         reason,
         until: taken.until(),
     };
-    let refused_by_backend = |status: StatusCode| match taken {
-        // Whoever had the refusal asks again on purpose.
-        Taken::At(_) => !status.is_success(),
-        Taken::Not { .. } => false,
+    let refused_by_backend = |status: StatusCode| match (status, taken) {
+        // Nothing ran for a credential that is not accepted.
+        (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => true,
+        // Whoever had any other refusal asks again on purpose; whoever had it not is still to have it.
+        (_, Taken::At(_)) => !status.is_success(),
+        (_, Taken::Not { .. }) => false,
     };
     match answer {
         Answer::Whole(response) if refused_by_backend(response.status()) => Settled::Forget,

@@ -102,7 +102,11 @@ impl<W: World> Ticket<W> {
 
     /// It was answered.
     pub(crate) fn settle(mut self, answer: &Answer<Passing<W>>, taken: Taken) {
-        let settled = held::settled(answer, taken, &self.relay.answers);
+        let settled = match self.number {
+            Some(_) => held::settled(answer, taken, &self.relay.answers),
+            // Nobody looks for it.
+            None => Settled::Forget,
+        };
         if let Waiters(Some(waits)) = self.close(settled) {
             let outcome = match answer {
                 Answer::Whole(response) => Outcome::Whole(Arc::new(response.clone())),

@@ -245,6 +245,31 @@ fn a_client_is_held_until_the_backend_has_spoken() {
     assert!(backend.is_silent());
 }
 
+/// Whoever is held keeps nothing up: it ends with its session, and with the proxy.
+#[test]
+fn a_client_that_is_held_when_its_session_ends() {
+    let backend = Backend::start();
+    for ends in ["session", "proxy"] {
+        let proxy = Proxy::start(&[&backend.url()], &[]);
+        let session = opened(&proxy, &backend, OWN);
+        let mut client = session.send("GET", OTHER, "");
+        let ping = backend.next();
+        client.head();
+        client.comment();
+        if ends == "session" {
+            let mut ending = session.send("DELETE", OWN, "");
+            backend.next_of("DELETE").answer(200, &[], "");
+            assert_eq!(ending.whole().head.status(), 200);
+        } else {
+            proxy.terminate();
+        }
+        let event = client.event();
+        assert!(event.retry.is_some() && event.data.is_none(), "{event:?}");
+        client.ended();
+        backend.park(ping);
+    }
+}
+
 /// A DELETE that nobody vouches for ends nothing, and is told so.
 #[test]
 fn a_delete_that_could_not_be_judged() {

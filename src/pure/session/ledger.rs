@@ -271,16 +271,21 @@ impl<B, A> Ledger<B, A> {
         }
     }
 
-    /// An entry ends with time from now on; of those the oldest goes if there are too many.
+    /// An entry ends with time from now on. If there are too many, the oldest goes of those that would end no later, so
+    /// that an answer which nobody took yet outlives those that were had; never this one.
     fn time(&mut self, nth: usize, state: State<B, A>) {
+        let until = state.until();
         self.entries[nth].state = state;
         self.timed += 1;
         if self.timed > REPEATS_MAX {
-            let oldest = self
-                .entries
-                .iter()
-                .position(|entry| entry.state.until().is_some());
-            drop(oldest.and_then(|nth| self.remove(nth)));
+            let mut others = self.entries.iter().enumerate().filter_map(|(other, entry)| {
+                let ends = entry.state.until().filter(|_| other != nth)?;
+                Some((other, ends))
+            });
+            let goes = others.clone().find(|(_, ends)| Some(*ends) <= until);
+            if let Some((oldest, _)) = goes.or_else(|| others.next()) {
+                drop(self.remove(oldest));
+            }
         }
     }
 
@@ -436,6 +441,30 @@ mod tests {
             assert_eq!(book.begin(*each, Millis(0)), Begun::Answered(&"x"));
         }
         new(&mut book, keys[0], 0);
+    }
+
+    #[test]
+    fn what_nobody_took_and_what_was_just_answered_outlive_what_was_had() {
+        let mut book = Book::default();
+        let (long, left) = (key("a", "long"), key("a", "left"));
+        let (long_number, left_number) = (new(&mut book, long, 0), new(&mut book, left, 0));
+        book.settle(left_number, keep("left", HELD));
+        for n in 0..2 * REPEATS_MAX {
+            let number = new(&mut book, key("a", &n.to_string()), 0);
+            book.settle(number, keep("x", Taken::At(Millis(0))));
+        }
+        book.settle(long_number, keep("long", Taken::At(Millis(0))));
+        assert_eq!(book.begin(long, Millis(0)), Begun::Answered(&"long"));
+        assert_eq!(book.begin(left, Millis(0)), Begun::Answered(&"left"));
+        // Where nobody took anything the oldest goes all the same.
+        for n in 0..2 * REPEATS_MAX {
+            let number = new(&mut book, key("b", &n.to_string()), 0);
+            book.settle(number, keep("x", HELD));
+        }
+        let number = new(&mut book, key("c", "1"), 0);
+        book.settle(number, keep("y", Taken::At(Millis(0))));
+        assert_eq!(book.begin(key("c", "1"), Millis(0)), Begun::Answered(&"y"));
+        assert_eq!(book.timed, REPEATS_MAX);
     }
 
     #[test]
