@@ -32,6 +32,8 @@ mod draining;
 mod drains;
 #[path = "wire/ejected.rs"]
 mod ejected;
+#[path = "wire/gate.rs"]
+mod gate;
 #[path = "wire/gone.rs"]
 mod gone;
 #[path = "wire/ids.rs"]
@@ -46,6 +48,8 @@ mod overlap;
 mod polling;
 #[path = "wire/reload.rs"]
 mod reload;
+#[path = "wire/repeats.rs"]
+mod repeats;
 #[path = "wire/requests.rs"]
 mod requests;
 #[path = "wire/restarts.rs"]

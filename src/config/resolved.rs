@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::config::Seen;
 use crate::net::Authority;
 pub use crate::pure::session::OnSessionLoss;
+use crate::pure::session::PrincipalRule;
 
 /// The whole configuration.
 #[derive(Clone, Debug)]
@@ -269,6 +270,8 @@ pub struct Session {
     pub instance_header: Option<Box<str>>,
     /// Header fields that make up a client's credential, lower case.
     pub credential_headers: Vec<Box<str>>,
+    /// Whom a session's memory may reach beside the one who opened it (`resume_principal`).
+    pub resume_principal: PrincipalRule,
 }
 
 /// Bounds and times of streams.

@@ -15,6 +15,7 @@ use super::resolved::{
     Replica, RequestIds, Scheme, Session, Sessions, Stream, Upstream, UpstreamTls,
 };
 use crate::net::Authority;
+use crate::pure::session::PrincipalRule;
 
 /// The header fields that make up a credential if nothing is said (wire contract, section 9).
 const CREDENTIAL_HEADERS_DEFAULT: [&str; 3] = ["authorization", "cookie", "x-api-key"];
@@ -359,6 +360,13 @@ fn session(fields: &mut Fields<'_, '_>) -> Session {
     ];
     let on_loss = fields.word("on_session_loss", &losses);
     let instance_header = instance_header(fields);
+    let principals = [
+        ("accepted", PrincipalRule::Accepted),
+        ("same", PrincipalRule::Same),
+    ];
+    let resume_principal = fields
+        .word("resume_principal", &principals)
+        .unwrap_or(PrincipalRule::Accepted);
     let session = Session {
         on_loss: on_loss.unwrap_or(OnSessionLoss::Announce),
         instance_header,
@@ -368,6 +376,7 @@ fn session(fields: &mut Fields<'_, '_>) -> Session {
         ping_after: fields.time("ping_after", bounds::PING_AFTER),
         streams_max: fields.count("streams_max", bounds::STREAMS),
         credential_headers,
+        resume_principal,
     };
     check::session(fields, &session);
     session

@@ -180,6 +180,13 @@ pub(crate) fn refused(refused: Refused) -> Response<Bytes> {
             )
         }
         Refused::OutcomeUnknown { ids, reason } => errors(&ids, Failure::Lost { reason }),
+        Refused::Unproved { retry_after } => again(
+            text(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Whether the server accepts this credential could not be learnt. Nothing was done.\n",
+            ),
+            retry_after,
+        ),
         Refused::NoReplica { retry_after } => again(
             text(
                 StatusCode::SERVICE_UNAVAILABLE,

@@ -127,3 +127,33 @@ pub const CHUNK_EXTENSION_BYTES_MAX: usize = 256;
 pub const TRAILER_BYTES_MAX: usize = 8 * 1024;
 const _: () = assert!(LOG_SEGMENT_BYTES_MIN <= LOG_SEGMENT_BYTES_MAX);
 const _: () = assert!(ACK_MARKS_MAX >= 4);
+
+/// Credentials of one session that are remembered as accepted: its clients, and a token's successors. The one whose
+/// time ends first goes.
+pub const CREDENTIALS_MAX: usize = 8;
+
+/// How long the backend's word on a credential holds, in milliseconds: one that was revoked reads a log no longer.
+pub const ACCEPTANCE_MS_MAX: u64 = 5 * 60 * 1_000;
+
+/// Longest payload of a JWT that is read, in bytes of base64. Header fields are seldom longer than 8 KiB altogether.
+pub const JWT_BYTES_MAX: usize = 16 * 1_024;
+
+/// How long a POST that comes again is the same one after its answer was taken whole, in milliseconds. Whoever repeats a
+/// request because an answer was lost does so within seconds; a client that starts its ids again may come later.
+pub const REPEAT_MS_MAX: u64 = 10_000;
+
+/// Answers to finished POSTs that one session remembers, the oldest forgotten first: more than a client has under way.
+pub const REPEATS_MAX: usize = 32;
+
+/// Longest answer that is remembered after it was taken whole, in bytes: nearly all of them; a longer one costs time to
+/// copy and memory for nobody.
+pub const REPEAT_ANSWER_BYTES_MAX: usize = 64 * 1_024;
+
+/// Bytes of remembered answers of all sessions together: a burst on all of them at once must not take the machine.
+pub const REPEAT_TOTAL_BYTES_MAX: usize = 64 * 1_024 * 1_024;
+
+/// Bytes of answers that one session remembers, whoever took them: two of the longest that are read whole.
+pub const REPEAT_BYTES_MAX: usize = 2 * 1_024 * 1_024;
+
+/// Longest finished stream that is kept for a repeat though its client has acknowledged all of it, in bytes.
+pub const REPEAT_STREAM_BYTES_MAX: usize = 64 * 1_024;

@@ -71,6 +71,14 @@ impl Revision {
         Self::ALL.into_iter().find(|revision| revision.as_str() == text)
     }
 
+    /// What a request of a session says in `MCP-Protocol-Version`; nothing before 2025-06-18, which introduced it.
+    pub const fn header(self) -> Option<&'static str> {
+        match self {
+            Self::V2024_11_05 | Self::V2025_03_26 => None,
+            Self::V2025_06_18 | Self::V2025_11_25 | Self::V2026_07_28 => Some(self.as_str()),
+        }
+    }
+
     /// The date that names it.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -93,6 +93,11 @@ pub enum Refused {
         /// What took it: `backend_lost`, or `owner_lost` where this proxy ends.
         reason: Reason,
     },
+    /// Its credential could not be put to the backend, and nothing is done for it before: 503 with `Retry-After`.
+    Unproved {
+        /// When to try again.
+        retry_after: Duration,
+    },
     /// No healthy replica for a new session: 503 with `Retry-After`.
     NoReplica {
         /// When to try again.

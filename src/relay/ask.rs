@@ -16,6 +16,7 @@ use crate::pure::session::Written;
 use crate::pure::sse::encode;
 use crate::pure::stream::attach::{Boundary, Presented, Standing, succession};
 use crate::pure::stream::{Agent, Greeting, Succession};
+use crate::relay::again::Acknowledged;
 use crate::relay::answer::{Attach, Opening};
 use crate::relay::canned_task;
 use crate::relay::headers::{self, Verdict};
@@ -108,9 +109,11 @@ impl<W: World> StreamTask<W> {
     }
 
     fn ask_post(&mut self, asked: Asked, waiting: Waiting, now: Millis) {
-        let Asked::At(seq) = asked else {
+        let seq = match asked {
+            Asked::At(seq) => seq,
+            Asked::Again => return self.ask_again(waiting, now),
             // Only a cursor of this very stream leads here.
-            return waiting.answer(Reply::Closed);
+            Asked::Nothing | Asked::Unusable(_) => return waiting.answer(Reply::Closed),
         };
         match self.decide(seq) {
             Resume::Ended => waiting.answer(Reply::Ended),
@@ -162,6 +165,7 @@ impl<W: World> StreamTask<W> {
                 // Whoever holds the stream keeps it: a cursor that proves nothing supersedes nobody.
                 waiting.answer(Reply::Private(reason));
             }
+            Asked::Again => waiting.answer(Reply::Closed),
             Asked::Unusable(reason) => self.turn(reason, Again::Nothing, Some((Presented::Cursor, waiting))),
             Asked::Nothing => match resume::without_cursor(self.standalone()) {
                 WithoutCursor::Live => {
@@ -175,7 +179,7 @@ impl<W: World> StreamTask<W> {
         }
     }
 
-    fn decide(&self, seq: Seq) -> Resume {
+    pub(crate) fn decide(&self, seq: Seq) -> Resume {
         let end = if self.life.is_over() {
             EndMark::Last
         } else {
@@ -196,7 +200,7 @@ impl<W: World> StreamTask<W> {
         }
     }
 
-    fn promise_resumed(&mut self, from: Seq, waiting: Waiting) {
+    pub(crate) fn promise_resumed(&mut self, from: Seq, waiting: Waiting) {
         let replayed = self.log.span().last.since(from);
         let window = self.session.pool.config.stream.replay_events_max;
         let verdict = Verdict::Resumed {
@@ -285,6 +289,7 @@ impl<W: World> StreamTask<W> {
         let first_words = self.first_words(&awaited);
         self.log.hold(Some(awaited.from));
         self.agent = awaited.agent;
+        self.receipt = Acknowledged::Unknown;
         self.reader = Some(Reader::new(sink, awaited.from, first_words, now));
         self.client_came_to_poll(now);
         if self.name == StreamName::Get && self.relay.running.is_draining() {

@@ -11,6 +11,7 @@ use crate::pure::log::Millis;
 use crate::pure::session::{Full, Generation};
 use crate::pure::stream::{Agent, Life};
 use crate::relay::Relay;
+use crate::relay::again::Acknowledged;
 use crate::relay::backend_side::BackendSide;
 use crate::relay::intake::{Counts, Spill};
 use crate::relay::mailbox::Mailbox;
@@ -116,6 +117,7 @@ impl<W: World> StreamTask<W> {
             phase: Phase::New,
             ending: None,
             settled: Settled::No,
+            receipt: Acknowledged::Unknown,
         })
     }
 

@@ -17,19 +17,6 @@ pub(crate) struct Busy<W: World> {
 }
 
 impl<W: World> Session<W> {
-    /// It is in use until the guard is dropped: a request of it is under way to its backend.
-    pub(crate) fn busy(self: &Arc<Self>, relay: &Arc<Relay<W>>) -> Busy<W> {
-        let now = relay.now();
-        let mut record = self.record();
-        record.engaged(now);
-        record.spoke(now);
-        drop(record);
-        Busy {
-            session: Arc::clone(self),
-            relay: Arc::clone(relay),
-        }
-    }
-
     /// It is in use until the guard is dropped, though its backend hears nothing: a connection of it is held.
     pub(crate) fn held(self: &Arc<Self>, relay: &Arc<Relay<W>>) -> Busy<W> {
         self.attached(relay.now());

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use tokio::select;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
 use crate::pure::epoch::{Epoch, Reason, Seq};
@@ -44,6 +45,11 @@ impl Bell {
     /// Something ended; whom it concerns sees for itself.
     pub(crate) fn ring(&self) {
         self.rung.notify_waiters();
+    }
+
+    /// Its next ringing.
+    pub(crate) fn heard(&self) -> Notified<'_> {
+        self.rung.notified()
     }
 }
 
@@ -206,7 +212,7 @@ async fn comments<W: World>(
             Ok(Ok(())) => {}
             Ok(Err(_)) | Err(_) => return,
         }
-        let mut rung = std::pin::pin!(relay.bell.rung.notified());
+        let mut rung = std::pin::pin!(relay.bell.heard());
         rung.as_mut().enable();
         if let Phase::Ended(_) = session.phase() {
             break;

@@ -65,6 +65,7 @@ fn outcome<P>(answer: &Answer<P>) -> RequestOutcome {
             Refused::NothingToResume => RequestOutcome::NothingToResume,
             Refused::NotExecuted { .. } => RequestOutcome::NotExecuted,
             Refused::OutcomeUnknown { .. } => RequestOutcome::OutcomeUnknown,
+            Refused::Unproved { .. } => RequestOutcome::Unproved,
             Refused::NoReplica { .. } => RequestOutcome::NoReplica,
             Refused::TooManySessions { .. } => RequestOutcome::TooManySessions,
             Refused::BadInitialize { .. } => RequestOutcome::BadInitialize,

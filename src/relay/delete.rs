@@ -1,6 +1,6 @@
 //! DELETE: the client ends its session.
 //! Law: from the moment that it is asked nothing of the session succeeds any more: the state is `ending` before the
-//! backend hears of it. Only a 405 takes that back (wire contract, section 7). A client that does not wait for the
+//! backend hears of it. Only a 405, or a refused credential, takes that back (wire contract, section 7). A client that does not wait for the
 //! answer ends its session all the same (`Kept`).
 //! Next: `session.rs`.
 
@@ -40,7 +40,13 @@ pub(crate) async fn delete<W: World>(
         .await
         .unwrap_or(Err(Unanswered::TimedOut));
     match sent {
-        Ok(Sent::Answer(incoming)) if incoming.head.status == StatusCode::METHOD_NOT_ALLOWED => {
+        // A 405 says that sessions end otherwise; a refused credential ends nobody's.
+        Ok(Sent::Answer(incoming))
+            if matches!(
+                incoming.head.status,
+                StatusCode::METHOD_NOT_ALLOWED | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+            ) =>
+        {
             session.restore(relay.now());
             passing::pass(incoming)
                 .await
@@ -51,6 +57,10 @@ pub(crate) async fn delete<W: World>(
             info!(session = %session.label(), %status, "session was deleted");
             relay.end_session(session, Ended::Deleted);
             passing::pass(incoming).await.unwrap_or(gone_here())
+        }
+        Ok(Sent::Whole(answer)) if answer.denies() => {
+            session.restore(relay.now());
+            answer.into_answer()
         }
         Ok(Sent::Whole(answer)) => {
             relay.end_session(session, Ended::Deleted);

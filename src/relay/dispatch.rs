@@ -1,7 +1,7 @@
 //! From a request on a configured path to the one who answers it: a session's GET, POST or DELETE, or any replica.
 //! Law: a token is looked up before it is opened; a session that ended is never taken up again. What is not a session's,
 //! and what belongs to a revision without sessions, passes through untouched and streaming.
-//! Next: `initialize.rs`, `post.rs`, `get.rs`, `delete.rs`.
+//! Next: `initialize.rs`; `repeat.rs`, then `post.rs`; `gate.rs`, then `get.rs`, `delete.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::relay::pool::{Pool, Request, Unanswered};
 use crate::relay::said::Said;
 use crate::relay::session::{Fresh, Session};
 use crate::relay::world::World;
-use crate::relay::{delete, get, headers, initialize, post};
+use crate::relay::{gate, headers, initialize, repeat};
 use crate::upstream::Deadline;
 
 /// The relay as the client side sees it.
@@ -65,25 +65,15 @@ impl<W: World> Relay<W> {
         match self.session_of(&pool, &call.headers) {
             Carried::Nothing => Box::pin(self.pass(&pool, call, said)).await,
             Carried::Gone => Answer::Refused(Refused::SessionGone),
-            Carried::Live(session) => {
-                let busy = session.busy(self);
-                match call.method {
-                    Method::POST => {
-                        let (relay, bound) = (Arc::clone(self), pool.config.stream.detached_max);
-                        Kept::new(bound, async move {
-                            let _busy = busy;
-                            post::post(&relay, &session, call, said).await
-                        })
-                        .await
-                    }
-                    Method::GET => Box::pin(get::get(self, &session, call)).await,
-                    _ => {
-                        let relay = Arc::clone(self);
-                        let ending = async move { delete::delete(&relay, &session, call).await };
-                        Kept::new(delete::DELETE_MAX, ending).await
-                    }
+            Carried::Live(session) => match call.method {
+                Method::POST => repeat::post(self, &session, call, said).await,
+                Method::GET => gate::get(self, &session, call).await,
+                _ => {
+                    let relay = Arc::clone(self);
+                    let ending = async move { gate::delete(&relay, &session, call).await };
+                    Kept::new(gate::DELETE_MAX, ending).await
                 }
-            }
+            },
         }
     }
 
@@ -156,6 +146,7 @@ impl<W: World> Relay<W> {
             token,
             seat: replica.seat(),
             early: Vec::new(),
+            opener: None,
         };
         let session = Session::new(self, pool, fresh, Origin::Revived);
         match session.expiry(self, self.now()) {

@@ -37,23 +37,21 @@ enum Cursor {
     Ours(EventId),
 }
 
-/// Answers a GET of a session.
+/// Answers a GET of a session whose credential is accepted.
 pub(crate) async fn get<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    call: Call,
+    call: &Call,
 ) -> Answer<Passing<W>> {
     let agent = headers::agent_of(&call.headers);
     let cursor = judge(relay, session, &call.headers);
     for _ in 0..LOOKS_MAX {
         let looked = match &cursor {
-            Cursor::None => standalone::ask(relay, session, &call, Asked::Nothing).await,
-            Cursor::Unproved(reason) => {
-                standalone::ask(relay, session, &call, Asked::Unusable(*reason)).await
-            }
+            Cursor::None => standalone::ask(relay, session, call, Asked::Nothing).await,
+            Cursor::Unproved(reason) => standalone::ask(relay, session, call, Asked::Unusable(*reason)).await,
             Cursor::Ours(id) => match id.mark {
                 Mark::End => return Answer::Refused(Refused::NothingToResume),
-                Mark::Event | Mark::Prime(_) => resume(relay, session, &call, id, agent).await,
+                Mark::Event | Mark::Prime(_) => resume(relay, session, call, id, agent).await,
             },
         };
         match looked {
@@ -111,8 +109,6 @@ async fn resume<W: World>(
     id: &EventId,
     agent: Agent,
 ) -> Looked<W> {
-    // Whoever comes back may make the proxy ask the backend: with what this client shows now.
-    session.keep_credential(&call.headers);
     match (session.find(id.epoch), &id.stream) {
         (Known::Live(mailbox), _) => match ask(&mailbox, Asked::At(id.seq), agent).await {
             Reply::Open(opening) => Looked::Answer(Answer::Stream(opening)),

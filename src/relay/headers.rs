@@ -57,6 +57,15 @@ pub(crate) fn of_stream(mut headers: HeaderMap, verdict: Verdict) -> HeaderMap {
     headers
 }
 
+/// The head of an event stream on which nothing is said yet, not even how its reader stands.
+pub(crate) fn of_unproved_stream() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    headers
+}
+
 /// What kind of client this request comes from.
 pub(crate) fn agent_of(headers: &HeaderMap) -> Agent {
     Agent::of(headers.get(USER_AGENT).map_or(&[][..], HeaderValue::as_bytes))

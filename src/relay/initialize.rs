@@ -17,7 +17,7 @@ use tracing::{debug, info, warn};
 
 use crate::pure::revision::{Era, Revision};
 use crate::pure::rpc::{self, EventKind, RequestId};
-use crate::pure::session::Opening;
+use crate::pure::session::{Opening, Presented};
 use crate::pure::session_token::{self, BackendId, Flags, Sealed};
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, Refused};
@@ -44,10 +44,11 @@ pub(crate) struct Answered {
     pub(crate) early: Vec<Box<[u8]>>,
 }
 
-/// Who answered, and the head of the answer.
+/// Who answered, the head of the answer, and the credential that it answers.
 struct Answering<'a> {
     seat: Seat,
     head: &'a HeaderMap,
+    opener: Presented,
 }
 
 /// Answers an `initialize` request with this id.
@@ -65,6 +66,7 @@ pub(crate) async fn initialize<W: World>(
     }
     let limit = pool.config.exchange.initialize_max;
     let from = call.peer;
+    let opener = Presented::of(relay.keys.current(), &pool.credentials, &call.headers);
     let mut request = Request::of(call);
     let (seat, incoming) = match pool
         .send_any(from, None, &mut request, Deadline::after(limit))
@@ -88,7 +90,11 @@ pub(crate) async fn initialize<W: World>(
     let mut sent = headers::to_client(head.clone());
     sent.remove(CONTENT_LENGTH);
     sent.remove(TRANSFER_ENCODING);
-    let answering = Answering { seat, head: &head };
+    let answering = Answering {
+        seat,
+        head: &head,
+        opener,
+    };
     match begin(relay, pool, &request, answering, answered) {
         Ok((token, response)) => {
             if let Some(token) = token {
@@ -121,7 +127,7 @@ fn begin<W: World>(
     answering: Answering<'_>,
     answered: Answered,
 ) -> Result<(Option<HeaderValue>, Bytes), &'static str> {
-    let Answering { seat, head } = answering;
+    let Answering { seat, head, opener } = answering;
     let negotiated = rpc::lookup(&answered.response, &["result", "protocolVersion"]).and_then(rpc::text);
     let Some(revision) = negotiated.and_then(|text| Revision::parse(&text)) else {
         // An error, or a revision that nobody here knows: the backend's word, and no session of ours.
@@ -166,8 +172,9 @@ fn begin<W: World>(
         token: token.clone(),
         seat,
         early: answered.early,
+        opener: Some(opener),
     };
-    relay.begin_session(pool, fresh, &request.headers);
+    relay.begin_session(pool, fresh);
     Ok((Some(token), answered.response))
 }
 
@@ -218,7 +225,9 @@ pub(crate) async fn read<W: World>(
         })
         .await;
         match (read, response.take()) {
-            (_, Some(response)) => return Ok(Answered { response, early }),
+            (_, Some(response)) => {
+                return Ok(Answered { response, early });
+            }
             (Ok(Read::Events), None) => {}
             (Ok(Read::End(_)), None) => return Err("the stream ended before initialize was answered"),
             (Err(_), None) => return Err("the stream broke before initialize was answered"),

@@ -8,13 +8,26 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::relay::answer::Answer;
+
+/// What may be finished when nobody waits for it any more.
+pub(crate) trait Orphan: Send + 'static {
+    /// It is finished, and its client is gone.
+    fn orphaned(self);
+}
+
+impl<P: Send + 'static> Orphan for Answer<P> {
+    /// Nobody is answered.
+    fn orphaned(self) {}
+}
+
 /// A future that goes on by itself if it is dropped unfinished.
-pub(crate) struct Kept<T: Send + 'static> {
+pub(crate) struct Kept<T: Orphan> {
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
     bound: Duration,
 }
 
-impl<T: Send + 'static> Kept<T> {
+impl<T: Orphan> Kept<T> {
     /// Keeps this work, for at most `bound` after its client went away.
     pub(crate) fn new(bound: Duration, work: impl Future<Output = T> + Send + 'static) -> Self {
         Self {
@@ -24,7 +37,7 @@ impl<T: Send + 'static> Kept<T> {
     }
 }
 
-impl<T: Send + 'static> Future for Kept<T> {
+impl<T: Orphan> Future for Kept<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
@@ -37,14 +50,16 @@ impl<T: Send + 'static> Future for Kept<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for Kept<T> {
+impl<T: Orphan> Drop for Kept<T> {
     fn drop(&mut self) {
         let Some(work) = self.work.take() else { return };
         // Outside a runtime (it is being shut down) there is nothing left to go on with.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let bound = self.bound;
             runtime.spawn(async move {
-                let _ = tokio::time::timeout(bound, work).await;
+                if let Ok(done) = tokio::time::timeout(bound, work).await {
+                    done.orphaned();
+                }
             });
         }
     }

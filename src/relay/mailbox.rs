@@ -24,6 +24,8 @@ pub(crate) enum Asked {
     Nothing,
     /// A position in this stream's present epoch.
     At(Seq),
+    /// The same POST came again: from the beginning, if it is still the same (answers to POSTs only).
+    Again,
     /// A cursor that can't be honoured, for this reason (standalone GET only).
     Unusable(Reason),
 }

@@ -1,12 +1,13 @@
 //! The relay: sessions, their streams, and every request between a client and its backend.
 //! Law: one task owns a stream; a session is a record behind a leaf lock; nothing else is shared.
 //! What it takes from outside is one parameter, `World`; what it gives is `answer::Serve`.
-//! Reading order: `answer.rs`, `dispatch.rs`, `post.rs`, `stream_task.rs`, `get.rs`, `ask.rs`, `turn.rs`, `outcome.rs`.
+//! Reading order: `answer.rs`, `dispatch.rs`, `repeat.rs`, `post.rs`, `stream_task.rs`, `gate.rs`, `get.rs`, `ask.rs`,
+//! `turn.rs`, `outcome.rs`.
 //! Next: `answer.rs`.
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Method};
+use http::Method;
 use tracing::{debug, info};
 
 use crate::config::UPSTREAMS_MAX;
@@ -19,6 +20,7 @@ use crate::pure::log::Millis;
 use crate::pure::session::{Ended, Origin};
 use crate::relay::beginnings::Beginnings;
 use crate::relay::canned_task::Bell;
+use crate::relay::held::Allowance;
 use crate::relay::idle::Idle;
 use crate::relay::mailbox::EndCause;
 use crate::relay::pool::{Pool, Request};
@@ -34,6 +36,7 @@ use crate::telemetry::words;
 use crate::upstream::Deadline;
 
 mod aftermath;
+mod again;
 pub mod answer;
 mod ask;
 mod asks;
@@ -48,8 +51,10 @@ mod delete;
 mod dispatch;
 mod doubt;
 mod exchange;
+mod gate;
 mod get;
 mod headers;
+mod held;
 mod home;
 mod idle;
 mod initialize;
@@ -71,6 +76,7 @@ mod recover;
 mod refuse;
 mod registry;
 mod renew;
+mod repeat;
 pub mod replica_drain;
 mod running;
 mod said;
@@ -82,8 +88,10 @@ mod standing;
 mod stream_task;
 mod sweep_task;
 mod tend;
+mod ticket;
 mod translated;
 mod turn;
+mod unproved_task;
 mod upgrade;
 mod upstream_get;
 pub mod world;
@@ -103,6 +111,7 @@ pub struct Relay<W: World> {
     beginnings: Beginnings,
     bell: Bell,
     drains: Drains,
+    answers: Allowance,
 }
 
 impl<W: World> Relay<W> {
@@ -139,6 +148,7 @@ impl<W: World> Relay<W> {
             bell: Bell::default(),
             drains: Drains::default(),
             pools: Live::new(Arc::new(pools)),
+            answers: Allowance::default(),
             world,
         }))
     }
@@ -169,9 +179,8 @@ impl<W: World> Relay<W> {
         self.registry.count(pool.index)
     }
 
-    fn begin_session(self: &Arc<Self>, pool: &Arc<Pool<W>>, fresh: Fresh, fields: &HeaderMap) {
+    fn begin_session(self: &Arc<Self>, pool: &Arc<Pool<W>>, fresh: Fresh) {
         let session = Session::new(self, pool, fresh, Origin::Fresh);
-        session.keep_credential(fields);
         info!(upstream = %pool.config.name, replica = %session.replica().authority(), session = %session.label(), revision = session.revision.as_str(), "session began");
         pool.instruments.sessions_opened.one();
         self.registry.add(session);

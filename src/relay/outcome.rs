@@ -9,12 +9,14 @@ use tracing::{debug, info, warn};
 
 use crate::pure::epoch::{EpochEnd, Reason, Tombstone};
 use crate::pure::event_id::StreamName;
+use crate::pure::limits::REPEAT_MS_MAX;
 use crate::pure::log::{EndMark, Entry, Full, Millis};
 use crate::pure::refusal::{self, Execution, Failure, Unserved};
 use crate::pure::resume::Again;
 use crate::pure::rpc::RequestId;
 use crate::pure::sse::Text;
 use crate::pure::stream::{AfterSource, SourceEnd};
+use crate::relay::again::Acknowledged;
 use crate::relay::mailbox::{EndCause, Reply};
 use crate::relay::source::{Opened, Source};
 use crate::relay::stream_task::{Phase, StreamTask};
@@ -244,9 +246,11 @@ impl<W: World> StreamTask<W> {
     /// When a stream without a client lets go of its data.
     pub(crate) fn expires_at(&self) -> Millis {
         let detached_max = self.session.patience().detached.0;
-        let had_all = self.life.is_over() && self.spill.is_empty() && self.written == self.log.span().last;
-        let wait = if had_all {
-            detached_max.min(FINISHED_MS_MAX)
+        let wait = if self.wrote_all() {
+            detached_max.min(match self.receipt {
+                Acknowledged::Unknown => FINISHED_MS_MAX,
+                Acknowledged::All => REPEAT_MS_MAX,
+            })
         } else {
             detached_max
         };
@@ -299,7 +303,7 @@ impl<W: World> StreamTask<W> {
             end,
         };
         debug!(session = %self.session.label(), stream = %self.name, last = %tombstone.last, "stream was let go");
-        self.session.bury(tombstone);
+        self.bury(tombstone);
         let _ = self.log.poll_close(cx, Closing::Bury(tombstone));
         self.mailbox.close();
         self.source = Source::Over;

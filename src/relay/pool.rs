@@ -17,6 +17,7 @@ use crate::config::resolved::{self, EventStore, RequestIds};
 use crate::net::Net;
 use crate::net::tls::TlsProblem;
 use crate::pure::revision::{Priming, Revision};
+use crate::pure::session::CredentialFields;
 use crate::pure::session_token::ReplicaKey;
 use crate::relay::answer::{Call, NotExecuted};
 use crate::relay::headers;
@@ -49,6 +50,8 @@ pub struct Pool<W: World> {
     few: Semaphore,
     pub(super) client: Live<Client<W::Net>>,
     pub(super) world: Arc<W>,
+    /// Where its clients' credentials stand.
+    pub(crate) credentials: Live<CredentialFields>,
 }
 
 /// What is sent to a backend: everything but the session id and the fields that depend on the replica.
@@ -137,11 +140,12 @@ impl<W: World> Pool<W> {
         Ok(Self {
             index,
             stated: Mutex::new(Arc::clone(&config)),
-            config: Live::new(config),
+            config: Live::new(Arc::clone(&config)),
             table,
             instruments,
             client: Live::new(client),
             keeps_events: AtomicBool::new(false),
+            credentials: Live::new(Arc::new(credentials_of(&config))),
             world,
             few: Semaphore::new(BEGINNINGS_AT_ONCE_MAX),
         })
@@ -263,6 +267,12 @@ impl<W: World> Pool<W> {
             }
         }
     }
+}
+
+/// Where the credentials of an upstream's clients stand.
+pub(super) fn credentials_of(config: &resolved::Upstream) -> CredentialFields {
+    let names = config.session.credential_headers.iter();
+    CredentialFields::new(names.map(|name| &**name))
 }
 
 fn exchanged<T>(answer: &Result<T, SendError>) -> Exchanged {

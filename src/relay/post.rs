@@ -2,7 +2,7 @@
 //! Law: a request is never sent again after a byte of it was written; what is not known to be unexecuted is said so.
 //! An event stream becomes a stream of ours, with a log before it has a reader; JSON passes whole.
 //! A client that goes away before the head cancels nothing: the exchange goes on without it (`Kept`).
-//! Next: `stream_task.rs`.
+//! Next: `stream_task.rs`; before it stands `repeat.rs`.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -30,6 +30,7 @@ use crate::relay::said::Said;
 use crate::relay::session::Session;
 use crate::relay::source::Source;
 use crate::relay::stream_task::StreamTask;
+use crate::relay::ticket::{Outcome, Ticket};
 use crate::relay::translated;
 use crate::relay::upgrade::{self, Began};
 use crate::relay::world::World;
@@ -40,25 +41,26 @@ pub(crate) async fn post<W: World>(
     session: &Arc<Session<W>>,
     call: Call,
     said: Said,
+    ticket: &mut Ticket<W>,
 ) -> Answer<Passing<W>> {
     let agent = headers::agent_of(&call.headers);
     let mut request = Request::of(call);
     request.body = session.outward(request.body);
     match said {
         // Not JSON-RPC: the backend's to judge.
-        Said::Unreadable | Said::Nothing => Box::pin(plain(relay, session, request)).await,
+        Said::Unreadable | Said::Nothing => Box::pin(plain(relay, session, request, ticket)).await,
         Said::Initialize { id } => {
             let asking = Asking { ids: vec![id], agent };
-            Box::pin(execute(relay, session, (request, Asks::Other), asking)).await
+            Box::pin(execute(relay, session, (request, Asks::Other), asking, ticket)).await
         }
         Said::Requests { ids, note } => {
             let asks = note.asks();
             session.note(note);
-            execute(relay, session, (request, asks), Asking { ids, agent }).await
+            execute(relay, session, (request, asks), Asking { ids, agent }, ticket).await
         }
         Said::Notices { cancelled, answered } => {
             session.client_answered(&answered);
-            let answer = Box::pin(notify(relay, session, request)).await;
+            let answer = Box::pin(notify(relay, session, request, ticket)).await;
             if let Some(id) = cancelled {
                 session.cancelled(&id);
             }
@@ -78,8 +80,9 @@ async fn plain<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
     request: Request,
+    ticket: &mut Ticket<W>,
 ) -> Answer<Passing<W>> {
-    match session.send(relay, request).await {
+    match ticket.heard(session.send(relay, request).await) {
         Ok(Sent::Answer(incoming)) => pass_on(incoming).await,
         Ok(Sent::Whole(answer)) => answer.into_answer(),
         Ok(Sent::SessionGone) => Answer::Refused(Refused::SessionGone),
@@ -101,13 +104,15 @@ async fn notify<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
     mut request: Request,
+    ticket: &mut Ticket<W>,
 ) -> Answer<Passing<W>> {
     let until = Instant::now() + session.pool.config.exchange.replica_retry_max;
     let _in_line = match session.standing.line_up(session.label(), until).await {
         Ok(place) => place,
         Err(why) => return dropped(session, why.as_str()),
     };
-    match session.call(relay, &mut request, Asks::Notices).await.1 {
+    let sent = session.call(relay, &mut request, Asks::Notices).await.1;
+    match ticket.heard(sent) {
         Ok(Sent::SessionGone) => Answer::Refused(Refused::SessionGone),
         Ok(Sent::Refused | Sent::NotRun | Sent::Strange) => dropped(session, "backend_lost"),
         // A credential that is not accepted is the client's to know.
@@ -154,13 +159,9 @@ async fn execute<W: World>(
     session: &Arc<Session<W>>,
     (mut request, asks): (Request, Asks),
     asking: Asking,
+    ticket: &mut Ticket<W>,
 ) -> Answer<Passing<W>> {
     let ids = asking.ids;
-    if let Err(full) = session.room_for_post() {
-        warn!(session = %session.label(), running = full.running, "call refused: streams_max run already");
-        let why = NotExecuted::Overloaded;
-        return Answer::Refused(Refused::NotExecuted { ids, why });
-    }
     let began = match upgrade::upgrades_after(session, &request) {
         None => {
             // Pinned here: what is handed on by value is copied whole, and it is large.
@@ -177,14 +178,14 @@ async fn execute<W: World>(
         Some(Began::Answered(sent)) => sent,
         Some(Began::Slow(source, generation)) => {
             let answering = (HeaderMap::new(), source, generation);
-            return Box::pin(stream(relay, session, answering, Asking { ids, agent })).await;
+            return Box::pin(stream(relay, session, answering, Asking { ids, agent }, ticket)).await;
         }
         None => {
             let reason = Reason::OwnerLost;
             return Answer::Refused(Refused::OutcomeUnknown { ids, reason });
         }
     };
-    let incoming = match sent {
+    let incoming = match ticket.heard(sent) {
         Ok(Sent::Answer(incoming)) => incoming,
         Ok(Sent::Whole(answer)) => {
             let translated = translated::error(session, &ids, answer.status());
@@ -216,7 +217,7 @@ async fn execute<W: World>(
     if incoming.head.status.is_success() && headers::is_event_stream(&incoming.head.headers) {
         let (head, body) = incoming.into_events(session.pool.config.stream.event_bytes_max);
         let answering = (head.headers, Source::Reading(Box::new(body)), generation);
-        return Box::pin(stream(relay, session, answering, Asking { ids, agent })).await;
+        return Box::pin(stream(relay, session, answering, Asking { ids, agent }, ticket)).await;
     }
     if let Some(answer) = translated::error(session, &ids, incoming.head.status) {
         return answer;
@@ -242,6 +243,7 @@ async fn stream<W: World>(
     session: &Arc<Session<W>>,
     (head, source, generation): (HeaderMap, Source<W>, Generation),
     asking: Asking,
+    ticket: &mut Ticket<W>,
 ) -> Answer<Passing<W>> {
     let Asking { ids, agent } = asking;
     let name = match ids.as_slice() {
@@ -267,9 +269,14 @@ async fn stream<W: World>(
         }
     };
     let opening = task.first_opening(head);
+    let (epoch, waiting) = (task.epoch, ticket.streams_as(task.epoch));
     match task.spawn_post() {
-        Ok(()) => Answer::Stream(opening),
+        Ok(()) => {
+            waiting.ring(Outcome::Stream(epoch));
+            Answer::Stream(opening)
+        }
         Err(full) => {
+            ticket.streams_not(epoch);
             warn!(session = %session.label(), running = full.running, "answer refused: streams_max run already");
             Answer::Refused(lost(ids))
         }

@@ -14,7 +14,7 @@ use crate::net::Authority;
 use crate::net::tls::TlsProblem;
 use crate::pure::keys::KeyRing;
 use crate::relay::Relay;
-use crate::relay::pool::Pool;
+use crate::relay::pool::{Pool, credentials_of};
 use crate::relay::replica_drain::Ordered;
 use crate::relay::world::World;
 use crate::routing::{Duty, Replica};
@@ -204,6 +204,7 @@ impl<W: World> Relay<W> {
         }
         if !same_settings(&old, &config) {
             let _ = Live::put(&pool.config, Arc::clone(&config));
+            let _ = Live::put(&pool.credentials, Arc::new(credentials_of(&config)));
         }
         *pool.stated.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&config);
         let swapped = pool.table.replace(config.balance, &config.replicas);

@@ -16,6 +16,7 @@ use crate::config::resolved::Sessions;
 use crate::pure::session::loss::{Attempt, Facts, Hopeless, Known, Leaves, Loss};
 use crate::pure::session::{Asks, Ended, Generation, LossCause, Losses, OnSessionLoss, Phase, Restored};
 use crate::relay::Relay;
+use crate::relay::gate::{self, Heard};
 use crate::relay::home::Home;
 use crate::relay::mailbox::Command;
 use crate::relay::pool::Request;
@@ -205,7 +206,7 @@ impl Tried {
             Self::Nothing => {}
             Self::Refused => {
                 if let Some(offered) = session.standing.take_offered() {
-                    session.take_credential(offered);
+                    session.standing.try_with(offered);
                 }
             }
         }
@@ -216,7 +217,7 @@ impl Tried {
         *self = Self::Refused;
         match session.standing.take_offered() {
             Some(offered) => {
-                session.take_credential(offered);
+                session.standing.try_with(offered);
                 Next::Another
             }
             None => Next::Nothing,
@@ -269,6 +270,11 @@ async fn attempts<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>) ->
             Renewal::Renewed(renewed) => {
                 session.standing.set_denied(None);
                 session.standing.look(|losses| losses.reached(now));
+                if let Some(offer) = session.standing.take_tried() {
+                    let shown = session.read_credential(relay, offer.fields());
+                    let heard = (shown, Heard::Accepted);
+                    gate::note(&mut session.record(), relay, &session.pool, heard, now);
+                }
                 let (seat, signs) = (renewed.seat.replica().clone(), renewed.signs.clone());
                 if relay.regain(session, renewed).is_ok() {
                     return Ok(());

@@ -196,6 +196,9 @@ async fn say<W: World>(
 /// The fields of a POST in this session's client's name.
 fn said_by<W: World>(session: &Session<W>) -> HeaderMap {
     let mut fields = session.own_fields();
+    session
+        .standing
+        .lend_tried(&session.pool.credentials, &mut fields);
     fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     fields.insert(
         headers::PROTOCOL_VERSION,

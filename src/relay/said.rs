@@ -80,6 +80,15 @@ impl Said {
     }
 
     /// The ids of the requests in it.
+    pub(crate) fn ids(&self) -> &[RequestId] {
+        match self {
+            Self::Initialize { id } => std::slice::from_ref(id),
+            Self::Requests { ids, note: _ } => ids,
+            Self::Nothing | Self::Unreadable | Self::Notices { .. } => &[],
+        }
+    }
+
+    /// The same, taken out.
     pub(crate) fn into_ids(self) -> Vec<RequestId> {
         match self {
             Self::Initialize { id } => vec![id],

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderValue;
 
 use crate::config::resolved::EarlyCursor;
 use crate::pure::epoch::{Epoch, Reason, Tombstone};
@@ -15,14 +15,15 @@ use crate::pure::log::{Bounds, Millis};
 use crate::pure::revision::Revision;
 use crate::pure::rpc::RequestId;
 use crate::pure::session::{
-    Ended, Expiry, Full, Known, Lifetimes, Opening, Origin, Phase, Record, Sticky, Written,
+    Ended, Expiry, Full, Known, Left, Lifetimes, Moment, Opening, Origin, Phase, Presented, Record, Shown,
+    Sticky, Written,
 };
 use crate::pure::session_token::Sealed;
 use crate::pure::stream::attach::Patience;
 use crate::pure::stream::reset::{self, Listener};
 use crate::pure::stream::{Agent, Early, Greeting};
 use crate::relay::Relay;
-use crate::relay::headers;
+use crate::relay::gate::{Proofs, Recorded};
 use crate::relay::home::{Homes, Signs};
 use crate::relay::mailbox::{Command, EndCause, Mailbox};
 use crate::relay::pool::Pool;
@@ -50,14 +51,11 @@ pub(crate) struct Session<W: World> {
     pub(crate) opening: Option<Arc<Opening>>,
     /// How the ids of its requests are made its own, where they are.
     pub(crate) isolation: Option<Isolation>,
-    record: Mutex<Record<Arc<Mailbox>>>,
-    /// What a re-opened upstream GET needs of the newest client's: its credential and its revision, copied.
-    credential: Mutex<Credential>,
+    record: Mutex<Recorded>,
+    /// Credentials that the backend is being asked about.
+    pub(crate) proofs: Proofs,
     early: Mutex<Vec<Box<[u8]>>>,
 }
-
-/// The fields of a client that requests of ours in its name bear.
-pub(crate) type Credential = Box<[(HeaderName, HeaderValue)]>;
 
 /// What a session is made of.
 pub(crate) struct Fresh {
@@ -73,6 +71,8 @@ pub(crate) struct Fresh {
     pub(crate) seat: Seat,
     /// Messages that came before its standalone stream.
     pub(crate) early: Vec<Box<[u8]>>,
+    /// The credential that its backend accepted with `initialize`, if that was here.
+    pub(crate) opener: Option<Presented>,
 }
 
 impl<W: World> Session<W> {
@@ -85,6 +85,7 @@ impl<W: World> Session<W> {
             token,
             seat,
             early,
+            opener,
         } = fresh;
         let now = relay.now();
         let isolation = pool.isolates(facts.revision).then(|| Isolation::of(&facts.uid));
@@ -99,15 +100,25 @@ impl<W: World> Session<W> {
             opening,
             isolation,
             record: Mutex::new(Record::new(origin, facts.flags, facts.issued, now)),
-            credential: Mutex::default(),
+            proofs: Proofs::default(),
             early: Mutex::new(early),
         });
+        if let Some(presented) = opener {
+            let unix = relay.world.unix_seconds();
+            let rule = pool.config.session.resume_principal;
+            let shown = Shown::Other(Box::new(presented));
+            let mut record = session.record();
+            record
+                .beside
+                .credentials
+                .accept(shown, rule, Moment { now, unix });
+        }
         session.look_again(relay, now);
         session
     }
 
-    /// Its record, for a few lines.
-    pub(crate) fn record(&self) -> MutexGuard<'_, Record<Arc<Mailbox>>> {
+    /// Its record. Held for a few lines, never across an await or another lock.
+    pub(crate) fn record(&self) -> MutexGuard<'_, Recorded> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -227,16 +238,6 @@ impl<W: World> Session<W> {
         self.record().streams.note_written();
     }
 
-    /// Whether another POST may have a stream.
-    ///
-    /// # Errors
-    /// [`Full`]: every stream of the session still runs.
-    pub(crate) fn room_for_post(&self) -> Result<(), Full> {
-        self.record()
-            .streams
-            .room_for_post(self.pool.config.session.streams_max)
-    }
-
     /// Registers the stream of a POST. If the bound is met, the oldest finished one is let go.
     ///
     /// # Errors
@@ -277,6 +278,13 @@ impl<W: World> Session<W> {
     /// A stream is no more; its tombstone stays.
     pub(crate) fn bury(&self, tombstone: Tombstone) {
         self.record().streams.bury(tombstone);
+    }
+
+    /// The same, for the answer to a POST: its repeats are told how it left.
+    pub(crate) fn bury_answer(&self, tombstone: Tombstone, left: Left, now: Millis) {
+        let mut record = self.record();
+        record.streams.bury(tombstone);
+        record.beside.repeats.left(tombstone.epoch, left, now);
     }
 
     /// Tells the stream that answers this request that its client cancelled it.
@@ -341,59 +349,6 @@ impl<W: World> Session<W> {
             .collect()
     }
 
-    /// Keeps what a re-opened upstream GET needs of this client's fields. Copied: a field that came over the wire
-    /// would pin the whole buffer that it was read into.
-    pub(crate) fn keep_credential(&self, fields: &HeaderMap) {
-        *self.credential.lock().unwrap_or_else(PoisonError::into_inner) = self.copy_credential(fields);
-    }
-
-    /// Keeps this one instead.
-    pub(crate) fn take_credential(&self, other: Credential) {
-        *self.credential.lock().unwrap_or_else(PoisonError::into_inner) = other;
-    }
-
-    /// Whether it is this one that is kept.
-    pub(crate) fn has_credential(&self, shown: &Credential) -> bool {
-        *self.credential.lock().unwrap_or_else(PoisonError::into_inner) == *shown
-    }
-
-    /// What a request of ours in this client's name needs of its fields.
-    pub(crate) fn copy_credential(&self, fields: &HeaderMap) -> Credential {
-        let wanted = self
-            .pool
-            .config
-            .session
-            .credential_headers
-            .iter()
-            .map(|name| &**name);
-        wanted
-            .chain(["mcp-protocol-version", "user-agent"])
-            .filter_map(|name| {
-                let value = fields.get(name)?;
-                let mut copy = HeaderValue::from_bytes(value.as_bytes()).ok()?;
-                copy.set_sensitive(true);
-                Some((HeaderName::from_bytes(name.as_bytes()).ok()?, copy))
-            })
-            .collect()
-    }
-
-    /// The fields of a request of ours in this client's name.
-    pub(crate) fn own_fields(&self) -> HeaderMap {
-        let mut fields = HeaderMap::new();
-        for (name, value) in &*self.credential.lock().unwrap_or_else(PoisonError::into_inner) {
-            fields.insert(name.clone(), value.clone());
-        }
-        if !fields.contains_key(headers::PROTOCOL_VERSION) {
-            let revision = HeaderValue::from_static(self.revision.as_str());
-            fields.insert(headers::PROTOCOL_VERSION, revision);
-        }
-        fields.insert(
-            http::header::ACCEPT,
-            HeaderValue::from_static("application/json, text/event-stream"),
-        );
-        fields
-    }
-
     /// Whether its time is over.
     pub(crate) fn expiry(&self, relay: &Relay<W>, now: Millis) -> Expiry {
         let config = &self.pool.config.session;
@@ -425,5 +380,15 @@ impl<W: World> Due for Session<W> {
             return;
         }
         self.look_again(&relay, now);
+    }
+
+    fn lapsed(self: Arc<Self>, now: Millis) {
+        let Some(relay) = self.relay.upgrade() else { return };
+        let again = {
+            let repeats = &mut self.record().beside.repeats;
+            repeats.sweep(now);
+            repeats.remind_at()
+        };
+        self.remind_of_repeats(&relay, again, now);
     }
 }

@@ -58,7 +58,6 @@ fn open<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, call: &Call)
     if !Arc::ptr_eq(&standing, &mailbox) {
         return standing;
     }
-    session.keep_credential(&call.headers);
     let request = Request {
         method: Method::GET,
         query: call.query.clone(),

@@ -16,13 +16,13 @@ use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
 use crate::pure::session::loss::{Called, Weighed};
-use crate::pure::session::{Asks, Losses, Phase};
+use crate::pure::session::{Asks, CredentialFields, Losses, Phase};
 use crate::relay::Relay;
 use crate::relay::answer::NotExecuted;
 use crate::relay::doubt;
 use crate::relay::exchange::WholeAnswer;
 use crate::relay::home::Home;
-use crate::relay::session::{Credential, Session};
+use crate::relay::session::Session;
 use crate::relay::world::World;
 use crate::telemetry::names::SessionTag;
 
@@ -51,7 +51,31 @@ struct Slow {
     /// What a backend said to the client's credential when the session was to be begun anew.
     denied: Mutex<Option<WholeAnswer>>,
     /// What the newest request that waits shows: used if the credential that was accepted before is not any more.
-    offered: Mutex<Option<Credential>>,
+    offered: Mutex<Option<Offer>>,
+    /// What the session is begun anew with, instead of the credential that was accepted before.
+    tried: Mutex<Option<Offer>>,
+}
+
+impl Slow {
+    fn tried(&self) -> std::sync::MutexGuard<'_, Option<Offer>> {
+        self.tried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A credential that a request shows and that its backend has not judged. Copied: a field that came over the wire would
+/// pin the buffer that it was read into.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Offer(HeaderMap);
+
+impl Offer {
+    fn of(names: &CredentialFields, fields: &HeaderMap) -> Self {
+        Self(names.copy(fields))
+    }
+
+    /// As fields.
+    pub(crate) const fn fields(&self) -> &HeaderMap {
+        &self.0
+    }
 }
 
 /// What a request may do.
@@ -137,16 +161,33 @@ impl Standing {
     }
 
     /// Another credential to be tried, now if the last one was refused.
-    fn offer(&self, credential: Credential) {
+    fn offer(&self, credential: Offer) {
         let slow = self.slow();
         *slow.offered.lock().unwrap_or_else(PoisonError::into_inner) = Some(credential);
         self.set_denied(None);
     }
 
     /// The credential of the newest request that waits, once.
-    pub(crate) fn take_offered(&self) -> Option<Credential> {
+    pub(crate) fn take_offered(&self) -> Option<Offer> {
         let offered = &self.slow().offered;
         offered.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The session is begun anew with this one from now on, until it stands.
+    pub(crate) fn try_with(&self, offered: Offer) {
+        *self.slow().tried() = Some(offered);
+    }
+
+    /// What it was begun anew with, if that was not the credential that was accepted before.
+    pub(crate) fn take_tried(&self) -> Option<Offer> {
+        self.slow().tried().take()
+    }
+
+    /// Puts what is tried into the fields of a request of ours.
+    pub(crate) fn lend_tried(&self, names: &CredentialFields, fields: &mut HeaderMap) {
+        if let Some(offer) = &*self.slow().tried() {
+            names.put(&offer.0, fields);
+        }
     }
 
     /// Whether a credential was refused since it was asked last.
@@ -251,10 +292,17 @@ impl<W: World> Session<W> {
         if self.standing.is_clear() && self.is_verified(&home) {
             return Ready::Go(home);
         }
-        let shown = self.copy_credential(fields);
-        if !self.has_credential(&shown) {
+        let offer = Offer::of(&self.pool.credentials, fields);
+        let newest = {
+            let record = self.record();
+            record
+                .beside
+                .credentials
+                .recognise(&self.pool.credentials, fields)
+        };
+        if newest.is_none() && self.standing.slow().tried().as_ref() != Some(&offer) {
             // The same one is asked with again in its own time.
-            self.standing.offer(shown);
+            self.standing.offer(offer);
         }
         // Boxed: it is rare, and its future large.
         Box::pin(self.ready_when_settled(relay, asks)).await

@@ -21,6 +21,7 @@ use crate::pure::session::Generation;
 use crate::pure::sse::encode;
 use crate::pure::stream::{Agent, Life, SourceEnd};
 use crate::relay::Relay;
+use crate::relay::again::Acknowledged;
 use crate::relay::ask::{Awaited, Early};
 use crate::relay::backend_side::{BackendSide, prior};
 use crate::relay::intake::{Counts, Intake, Poured, Spill};
@@ -95,6 +96,8 @@ pub(crate) struct StreamTask<W: World> {
     /// Its session is over: it leaves with its client.
     pub(crate) ending: Option<EpochEnd>,
     pub(crate) settled: Settled,
+    /// Whether its client is known to have all of it.
+    pub(crate) receipt: Acknowledged,
 }
 
 /// Where a stream's task stands.
@@ -191,7 +194,8 @@ impl<W: World> StreamTask<W> {
             Command::Drain { retry_ms } => self.drain(retry_ms, now),
             Command::Lost => self.session_lost(now),
             Command::Regained => self.session_regained(),
-            Command::Shed | Command::Had => self.shed(now),
+            Command::Shed => self.shed(now),
+            Command::Had => self.had(now),
         }
     }
 

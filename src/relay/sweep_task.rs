@@ -23,12 +23,17 @@ pub(crate) enum Sleeper {
     Stream(Weak<Mailbox>),
     /// A session; the function decides whether its time is over.
     Session(Weak<dyn Due>),
+    /// A session whose answers to POSTs that came again may be forgotten.
+    Repeats(Weak<dyn Due>),
 }
 
 /// Something that is told that its time may have come.
 pub(crate) trait Due: Send + Sync {
     /// Its time may have come; it asks to be reminded again by itself.
     fn due(self: Arc<Self>, now: Millis);
+
+    /// What it remembers for a while may have had its time; it asks to be reminded again by itself.
+    fn lapsed(self: Arc<Self>, now: Millis);
 }
 
 /// The wheel.
@@ -90,6 +95,11 @@ impl Sweep {
                             session.due(now);
                         }
                     }
+                    Sleeper::Repeats(session) => {
+                        if let Some(session) = session.upgrade() {
+                            session.lapsed(now);
+                        }
+                    }
                 }
             }
         }
@@ -120,6 +130,8 @@ mod tests {
         fn due(self: Arc<Self>, now: Millis) {
             self.0.store(now.0, Ordering::SeqCst);
         }
+
+        fn lapsed(self: Arc<Self>, _: Millis) {}
     }
 
     fn check(asked: u64, turns: &[u64], expected: u64) {

@@ -17,8 +17,8 @@ use prometheus_client::registry::Registry;
 pub use super::meters::{Count, Level, Tally, Times, Within};
 use super::names::{BY, KIND, OUTCOME, PREFIX, REASON, REPLICA, UPSTREAM, VERDICT, WHY};
 use super::words::{
-    Dropped, EjectedFor, EvictedBy, Exchanged, Reloaded, RequestKind, RequestOutcome, SessionEnd, StreamKind,
-    Turned, Verdict, Word,
+    Dropped, EjectedFor, EvictedBy, Exchanged, Proved, Reloaded, Repeated, RequestKind, RequestOutcome,
+    SessionEnd, StreamKind, Turned, Verdict, Word,
 };
 use crate::pure::epoch::Reason;
 use crate::pure::session::LossCause;
@@ -74,6 +74,10 @@ pub struct UpstreamInstruments {
     pub bytes_sent: Count,
     /// `events_dropped_total{why}`.
     pub events_dropped: Tally<Dropped>,
+    /// `repeats_total{outcome}`: POSTs that came again.
+    pub repeats: Tally<Repeated>,
+    /// `proofs_total{outcome}`: credentials put to a backend before anything was answered from memory.
+    pub proofs: Tally<Proved>,
     /// `events_evicted_total{by}`: events that left a log.
     pub events_evicted: Tally<EvictedBy>,
     /// `continuity_total{verdict}`: what was said on each SSE answer.
@@ -285,7 +289,7 @@ struct Families {
 }
 
 /// Counters with the label `upstream`: name and help.
-const COUNTERS: [(&str, &str); 18] = [
+const COUNTERS: [(&str, &str); 20] = [
     ("requests", "Requests of clients, by how they were answered"),
     ("sessions_opened", "Sessions that were given an id"),
     ("sessions_ended", "Sessions that ended, by reason"),
@@ -311,6 +315,11 @@ const COUNTERS: [(&str, &str); 18] = [
         "Bytes of streams written to clients, without framing",
     ),
     ("events_dropped", "Events of backends that were not passed on"),
+    ("repeats", "POSTs that came again, by what they were given"),
+    (
+        "proofs",
+        "Credentials that backends were asked about, by what they said",
+    ),
     (
         "events_evicted",
         "Events that left a log, by the bound that took them",
@@ -433,6 +442,8 @@ impl Families {
             events_replayed: self.count("events_replayed", with(&[])),
             bytes_sent: self.count("sent_bytes", with(&[])),
             events_dropped: Tally::new(tally("events_dropped", WHY)),
+            repeats: Tally::new(tally("repeats", OUTCOME)),
+            proofs: Tally::new(tally("proofs", OUTCOME)),
             events_evicted: Tally::new(tally("events_evicted", BY)),
             continuity: Tally::new(tally("continuity", VERDICT)),
             resets: Tally::new(tally("resets", REASON)),

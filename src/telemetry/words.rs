@@ -96,6 +96,8 @@ pub enum RequestOutcome {
     NotExecuted,
     /// A JSON-RPC error; outcome unknown.
     OutcomeUnknown,
+    /// Its credential could not be put to the backend: 503.
+    Unproved,
     /// No healthy replica: 503.
     NoReplica,
     /// Too many sessions: 503.
@@ -119,6 +121,7 @@ impl Word for RequestOutcome {
         Self::NothingToResume,
         Self::NotExecuted,
         Self::OutcomeUnknown,
+        Self::Unproved,
         Self::NoReplica,
         Self::TooManySessions,
         Self::BadInitialize,
@@ -136,6 +139,7 @@ impl Word for RequestOutcome {
             Self::NothingToResume => "nothing_to_resume",
             Self::NotExecuted => "not_executed",
             Self::OutcomeUnknown => "outcome_unknown",
+            Self::Unproved => "unproved",
             Self::NoReplica => "no_replica",
             Self::TooManySessions => "too_many_sessions",
             Self::BadInitialize => "bad_initialize",
@@ -250,6 +254,55 @@ impl Word for Dropped {
             Self::UnknownType => "unknown_type",
             Self::AnsweredHere => "answered_here",
             Self::Repeated => "repeated",
+        }
+    }
+}
+
+/// What became of a POST that came again (wire contract, section 7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Repeated {
+    /// It waited for the first one's answer.
+    Waited,
+    /// It was given the first one's answer, or its stream from the beginning.
+    Replayed,
+    /// The first one's answer can't be had again.
+    Unheld,
+}
+
+impl Word for Repeated {
+    const ALL: &'static [Self] = &[Self::Waited, Self::Replayed, Self::Unheld];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Waited => "waited",
+            Self::Replayed => "replayed",
+            Self::Unheld => "unheld",
+        }
+    }
+}
+
+/// What a backend said of a credential that the proxy put to it (wire contract, section 9).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Proved {
+    /// It is accepted.
+    Accepted,
+    /// It is refused.
+    Denied,
+    /// The session is gone.
+    SessionGone,
+    /// Neither yes nor no.
+    Unknown,
+}
+
+impl Word for Proved {
+    const ALL: &'static [Self] = &[Self::Accepted, Self::Denied, Self::SessionGone, Self::Unknown];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Denied => "denied",
+            Self::SessionGone => "session_gone",
+            Self::Unknown => "unknown",
         }
     }
 }
@@ -447,17 +500,19 @@ mod tests {
     #[test]
     fn every_word_is_in_its_list_once() {
         check::<RequestKind>(7);
-        check::<RequestOutcome>(13);
+        check::<RequestOutcome>(14);
         check::<SessionEnd>(4);
         check::<StreamKind>(2);
         check::<Verdict>(3);
         check::<Dropped>(6);
+        check::<Repeated>(3);
+        check::<Proved>(4);
         check::<EvictedBy>(2);
         check::<Exchanged>(7);
         check::<EjectedFor>(2);
         check::<Reloaded>(4);
         check::<Turned>(12);
         check::<Reason>(10);
-        check::<LossCause>(5);
+        check::<LossCause>(6);
     }
 }

@@ -107,7 +107,9 @@ fn an_end_mark_needs_no_memory() {
     exchange.finish();
     proxy.kill();
     let proxy = Proxy::start(&[&backend.url()], &[]);
-    assert_eq!(session.on(&proxy).resume(&end).whole().head.status(), 405);
+    let mut client = session.on(&proxy).resume(&end);
+    backend.accepts();
+    assert_eq!(client.whole().head.status(), 405);
 }
 
 /// C10, C11: a window that is too small is said, with an error for the call; it is no 404 and no silence.
@@ -436,6 +438,7 @@ fn a_batch_ends_with_its_last_answer() {
     proxy.kill();
     let proxy = Proxy::start(&[&backend.url()], &[]);
     let mut client = session.on(&proxy).resume(&cursor);
+    backend.accepts();
     assert_eq!(verdict(&client.head()), "reset epoch_changed");
     client.event();
     let (one, two) = (client.event(), client.event());

@@ -122,6 +122,13 @@ impl Backend {
         }
     }
 
+    /// Accepts a credential that the proxy asks about, with a `ping` of its own.
+    pub(crate) fn accepts(&self) {
+        let ping = self.next_of("POST");
+        assert!(is_proof(&ping), "a ping of the proxy's: {}", ping.body);
+        ping.json(r#"{"jsonrpc":"2.0","id":"throughline-proof","result":{}}"#);
+    }
+
     /// Leaves an exchange as it is until the test ends: closing it would make the proxy ask again, and a later case of
     /// the same test would take that for its own.
     pub(crate) fn park(&self, exchange: Exchange) {
@@ -139,6 +146,11 @@ impl Backend {
             Ok(exchange) => panic!("the backend got {} {}", exchange.head.start, exchange.body),
         }
     }
+}
+
+/// Whether a request is the ping by which the proxy asks about a credential.
+pub(crate) fn is_proof(exchange: &Exchange) -> bool {
+    exchange.body == r#"{"jsonrpc":"2.0","id":"throughline-proof","method":"ping"}"#
 }
 
 fn connection(mut peer: Peer, to_test: Sender<Exchange>, sees_pings: &AtomicBool) {

@@ -4,7 +4,9 @@
 
 use crate::backend::Backend;
 use crate::proxy::Proxy;
-use crate::session::{PRIMING, Session, call, initialize, message, note, primed, result, verdict};
+use crate::session::{
+    PRIMING, Session, another_call, call, initialize, message, note, primed, result, verdict,
+};
 
 /// Header fields, and the status that the proxy answers with; `None` if the request passes.
 type Case<'a> = (&'a [(&'a str, &'a str)], Option<u16>);
@@ -54,7 +56,7 @@ fn who_may_speak() {
             assert_eq!(whole.head.status(), status, "{method} {fields:?}");
         }
         if refused.is_none() {
-            let mut client = session.send("POST", fields, &call("1"));
+            let mut client = session.send("POST", fields, &another_call("1"));
             let exchange = backend.next();
             assert_eq!(exchange.head.get("host"), Some(&*backend.address.to_string()));
             exchange.json(&result("1"));

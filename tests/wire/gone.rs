@@ -4,7 +4,7 @@
 
 use crate::backend::Backend;
 use crate::proxy::Proxy;
-use crate::session::{Session, call, failed, says_gone};
+use crate::session::{Session, another_call, call, failed, says_gone};
 
 /// Here a session ends with its backend's; how it goes on is in `loss.rs`.
 const ENDS: &str = "upstream.session.on_session_loss=terminate";
@@ -121,7 +121,7 @@ fn what_does_not_say_so_passes_byte_for_byte() {
     let proxy = Proxy::start(&[&backend.url()], &[ENDS]);
     let session = Session::open(&proxy, &backend);
     for Case { status, fields, body } in NOT_GONE {
-        let mut client = session.post(&call("1"));
+        let mut client = session.post(&another_call("1"));
         backend.next().answer(status, fields, body);
         let whole = client.whole();
         assert_eq!((whole.head.status(), &*whole.body), (status, body));

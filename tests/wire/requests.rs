@@ -5,8 +5,8 @@
 use crate::backend::Backend;
 use crate::proxy::Proxy;
 use crate::session::{
-    PRIMING, Session, call, failed, initialize, initialized, json, message, note, primed, result, says_gone,
-    verdict,
+    PRIMING, Session, another_call, call, failed, initialize, initialized, json, message, note, primed,
+    result, says_gone, verdict,
 };
 
 const CANCEL: &str = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
@@ -27,9 +27,10 @@ fn json_passes() {
     let mut client = proxy.connect();
     let odd = "{ \"jsonrpc\":\"2.0\",\n\"id\" : 1 , \"result\":{\"x\":1.0e2} }";
     for _ in 0..3 {
-        session.send_on(&mut client, "POST", &[], &call("1"));
+        let body = another_call("1");
+        session.send_on(&mut client, "POST", &[], &body);
         let exchange = backend.next();
-        assert_eq!(exchange.body, call("1"));
+        assert_eq!(exchange.body, body);
         exchange.answer(200, &[("content-type", "application/json"), ("x-own", "1")], odd);
         let whole = client.whole();
         assert_eq!(whole.body, odd);
@@ -45,7 +46,7 @@ fn json_passes() {
         "{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"{}\"}}",
         "x".repeat(3 << 20)
     );
-    session.send_on(&mut client, "POST", &[], &call("1"));
+    session.send_on(&mut client, "POST", &[], &another_call("1"));
     backend.next().json(&large);
     assert!(client.whole().body == large);
 }
@@ -61,7 +62,7 @@ fn an_answer_that_is_lost_before_its_head() {
         "HTTP/1.1 200 OK\r\ncontent-ty",
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{\"js",
     ] {
-        let mut client = session.post(&call("\"a\""));
+        let mut client = session.post(&another_call("\"a\""));
         let mut exchange = backend.next();
         exchange.raw(begun.as_bytes());
         exchange.cut();
@@ -456,7 +457,7 @@ fn a_stale_connection_carries_no_post() {
     let session = Session::open(&proxy, &backend);
     let mut ports = Vec::new();
     for _ in 0..3 {
-        let mut client = session.post(&call("1"));
+        let mut client = session.post(&another_call("1"));
         let exchange = backend.next();
         ports.push(exchange.port());
         exchange.json(&result("1"));

@@ -57,6 +57,7 @@ fn an_answer_that_was_lost_with_the_proxy() {
         // A new proxy each time: the answer is derived from the cursor alone.
         let proxy = Proxy::start(&[&backend.url()], &[]);
         let mut client = session.on(&proxy).resume(&asked);
+        backend.accepts();
         let head = client.head();
         assert_eq!(verdict(&head), "reset epoch_changed");
         let prime = primed(&mut client);
@@ -72,7 +73,10 @@ fn an_answer_that_was_lost_with_the_proxy() {
         client.ended();
         asked = prime.id().to_owned();
     }
-    assert!(backend.is_silent(), "nothing was sent again, and nothing asked");
+    assert!(
+        backend.is_silent(),
+        "nothing was sent again, and nothing else asked"
+    );
 }
 
 /// Clients that come back all at once with a cursor of the old life: each is told the reset; none that its session is gone.
@@ -89,6 +93,7 @@ fn a_crowd_that_comes_back_after_a_restart() {
     let session = session.on(&proxy);
     let (_client, _standing) = {
         let client = session.resume(&cursor);
+        backend.accepts();
         (client, backend.next_of("GET").stream())
     };
     let mut crowd: Vec<_> = (0..32).map(|_| session.resume(&cursor)).collect();
@@ -111,6 +116,7 @@ fn a_listener_whose_log_was_lost_with_the_proxy() {
     let proxy = Proxy::start(&[&backend.url()], &[]);
     let session = session.on(&proxy);
     let mut client = session.resume(&cursor);
+    backend.accepts();
     let mut standing = backend.next_of("GET").stream();
     let head = client.head();
     assert_eq!(verdict(&head), "reset epoch_changed");
@@ -138,6 +144,7 @@ fn a_listener_without_a_cursor_after_a_restart() {
     proxy.kill();
     let proxy = Proxy::start(&[&backend.url()], &[]);
     let mut client = session.on(&proxy).get();
+    backend.accepts();
     let mut standing = backend.next_of("GET").stream();
     assert_eq!(verdict(&client.head()), "reset cursor_unknown");
     primed(&mut client);

@@ -2,6 +2,8 @@
 //! Law: a check names what the wire contract promises: verdict, greeting, message, error.
 //! Next: the cases, `gone.rs` first.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use serde_json::Value;
 
 use crate::backend::{Backend, Exchange};
@@ -16,6 +18,9 @@ pub(crate) const CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"prompts"
 pub(crate) const PRIMING: &str = "2025-11-25";
 /// The newest that does not.
 pub(crate) const OLDER: &str = "2025-06-18";
+
+/// Header fields.
+pub(crate) type Fields<'a> = &'a [(&'a str, &'a str)];
 
 /// A session, as its client knows it.
 #[derive(Clone)]
@@ -45,6 +50,15 @@ pub(crate) fn initialized(revision: &str) -> String {
 /// A tool call with this id, as a raw token.
 pub(crate) fn call(id: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t"}}}}"#)
+}
+
+/// The same, unlike any other: a call that comes again within seconds is the same call.
+pub(crate) fn another_call(id: &str) -> String {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let n = CALLS.fetch_add(1, Ordering::Relaxed);
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t","arguments":{{"n":{n}}}}}}}"#
+    )
 }
 
 /// Its result.
@@ -84,11 +98,23 @@ impl Session {
     pub(crate) fn open_with(
         proxy: &Proxy,
         backend: &Backend,
-        (revision, agent): (&'static str, &'static str),
+        who: (&'static str, &'static str),
         fields: &[(&str, &str)],
     ) -> Self {
+        Self::open_as(proxy, backend, who, (&[], fields))
+    }
+
+    /// Opens one by a client that sends the first of these fields.
+    pub(crate) fn open_as(
+        proxy: &Proxy,
+        backend: &Backend,
+        (revision, agent): (&'static str, &'static str),
+        (own, fields): (Fields<'_>, Fields<'_>),
+    ) -> Self {
         let mut client = proxy.connect();
-        client.send("POST", &[("user-agent", agent)], &initialize(revision));
+        let mut all = vec![("user-agent", agent)];
+        all.extend(own);
+        client.send("POST", &all, &initialize(revision));
         let mut answer = vec![("content-type", "application/json")];
         answer.extend(fields);
         backend.next().answer(200, &answer, &initialized(revision));
@@ -165,7 +191,7 @@ impl Session {
 
     /// A tool call whose answer has begun to stream: the client, past its head and priming, and the backend's side.
     pub(crate) fn streaming_call(&self, backend: &Backend, id: &str) -> (Client, Exchange) {
-        let mut client = self.post(&call(id));
+        let mut client = self.post(&another_call(id));
         let exchange = backend.next_of("POST").stream();
         let head = client.head();
         assert_eq!(verdict(&head), "live");
@@ -201,9 +227,10 @@ impl Session {
 
     /// The session is alive: a call reaches its backend and is answered.
     pub(crate) fn is_alive(&self, backend: &Backend) {
-        let mut client = self.post(&call("98"));
+        let body = another_call("98");
+        let mut client = self.post(&body);
         let exchange = backend.next_of("POST");
-        assert_eq!(exchange.body, call("98"));
+        assert_eq!(exchange.body, body);
         exchange.json(&result("98"));
         assert_eq!(client.whole().body, result("98"));
     }

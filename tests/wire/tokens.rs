@@ -8,7 +8,8 @@ use crate::backend::Backend;
 use crate::client::Client;
 use crate::proxy::Proxy;
 use crate::session::{
-    self, OLDER, PRIMING, Session, call, initialize, initialized, message, note, primed, result, verdict,
+    self, OLDER, PRIMING, Session, another_call, call, initialize, initialized, message, note, primed,
+    result, verdict,
 };
 
 /// S1: `initialize` has no id yet, and every later request finds the replica that answered it.
@@ -117,7 +118,7 @@ fn a_backends_session_id_reaches_no_client() {
         (503, [json, id], "busy"),
         (200, [("content-type", "text/plain"), id], "odd"),
     ] {
-        let mut client = session.post(&call("1"));
+        let mut client = session.post(&another_call("1"));
         backend.next().answer(status, &fields, body);
         let whole = client.whole();
         assert_eq!(

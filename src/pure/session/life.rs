@@ -1,7 +1,8 @@
 //! One session's life: live, ending, ended; when it expires; what its client asked for that a reset must know.
 //! Law: ended is sticky: after the first "session not found" no request of it ever succeeds.
 //! `ending` comes before a DELETE is forwarded: meanwhile nothing re-attaches and new requests find no session.
-//! Absent on purpose: credentials, generations and repeats; they are rooms of their own beside this one.
+//! Absent on purpose: credentials, generations and repeats; they are rooms of their own beside this one, and what of
+//! them belongs under the same lock is `beside`.
 //! Next: `streams.rs`.
 
 use crate::pure::log::Millis;
@@ -84,9 +85,9 @@ pub enum Expiry {
     Now(Ended),
 }
 
-/// One session. `H` is whatever leads to a stream's owner.
+/// One session. `H` is whatever leads to a stream's owner, `K` whatever else is kept with it.
 #[derive(Clone, Debug)]
-pub struct Record<H> {
+pub struct Record<H, K = ()> {
     phase: Phase,
     issued: u32,
     used_at: Millis,
@@ -97,9 +98,11 @@ pub struct Record<H> {
     subscriptions: Subscriptions,
     /// Its streams.
     pub streams: Streams<H>,
+    /// What is kept beside it.
+    pub beside: K,
 }
 
-impl<H: Clone> Record<H> {
+impl<H: Clone, K: Default> Record<H, K> {
     /// A live session whose token was issued at `issued` (seconds since 1970).
     pub fn new(origin: Origin, declared: Flags, issued: u32, now: Millis) -> Self {
         Self {
@@ -112,6 +115,7 @@ impl<H: Clone> Record<H> {
             level: None,
             subscriptions: Subscriptions::default(),
             streams: Streams::new(origin),
+            beside: K::default(),
         }
     }
 

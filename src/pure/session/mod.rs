@@ -1,9 +1,11 @@
 //! One session's record, as facts and decisions: is it alive, which streams it has, what it told and was told.
 //! Law: every list has a bound with a name; a session that ended never lives again.
 //! Absent on purpose: the lock around the record, timers and wires (`relay/session.rs`). Handles are opaque here.
-//! Next: `life.rs`, then `streams.rs`, `subscriptions.rs`, `loss.rs`, `generation.rs`.
+//! Next: `life.rs`, then `streams.rs`, `subscriptions.rs`, `credential.rs`, `ledger.rs`, `loss.rs`, `generation.rs`.
 
+pub mod credential;
 pub mod generation;
+pub mod ledger;
 pub mod life;
 pub mod loss;
 pub mod opening;
@@ -11,7 +13,11 @@ pub mod streams;
 pub mod subscriptions;
 pub mod tending;
 
+pub use credential::{
+    CredentialFields, CredentialHash, Credentials, Moment, Presented, PrincipalRule, Shown, Standing,
+};
 pub use generation::{Generation, Restored};
+pub use ledger::{Begun, BodyDigest, Ledger, Left, Number, PostKey, Settled, Taken};
 pub use life::{Busy, Ended, Expiry, Lifetimes, Phase, Record, Sticky};
 pub use loss::{Asks, LossCause, Losses, OnSessionLoss};
 pub use opening::{Opening, Server};

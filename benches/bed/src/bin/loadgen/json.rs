@@ -6,7 +6,7 @@ use crate::args::Args;
 use crate::client::{BoxErr, Ctx};
 use crate::clock::Timer;
 use crate::cost::{Meter, hist, hist_json, merge, r3, used_json};
-use crate::raw::Raw;
+use crate::raw::{FIRST_ID, Raw, renumber};
 use bed::now_ns;
 use bytes::Bytes;
 use serde_json::json;
@@ -25,7 +25,7 @@ pub(crate) async fn json_mode(a: &Args, ctx: Rc<Ctx>, conns: usize, rate: f64, s
     }
     let k = cs.len().max(1) as f64;
     let body = Bytes::from(format!(
-        "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{{\"name\":\"bench\",\"arguments\":{{\"mode\":\"json\",\"bytes\":{bytes}}}}}}}"
+        "{{\"jsonrpc\":\"2.0\",\"id\":{FIRST_ID},\"method\":\"tools/call\",\"params\":{{\"name\":\"bench\",\"arguments\":{{\"mode\":\"json\",\"bytes\":{bytes}}}}}}}"
     ));
     let h = Rc::new(RefCell::new(hist())); // corrected: from the intended start
     let hs = Rc::new(RefCell::new(hist())); // service time: from the actual start
@@ -38,7 +38,8 @@ pub(crate) async fn json_mode(a: &Args, ctx: Rc<Ctx>, conns: usize, rate: f64, s
         let (ctx, h, hs, body, bad) = (ctx.clone(), h.clone(), hs.clone(), body.clone(), bad.clone());
         tasks.push(tokio::task::spawn_local(async move {
             let timer = Timer::new();
-            let req = Raw::bytes(&t, "POST", Some(&sid), "", &body);
+            let mut req = Raw::bytes(&t, "POST", Some(&sid), "", &body);
+            let mut id = FIRST_ID;
             let mut b: Vec<u8> = Vec::with_capacity(4096);
             let gap = if rate > 0.0 { (k / rate * 1e9) as u64 } else { 0 };
             let mut due = t_start + if rate > 0.0 { (i as f64 / rate * 1e9) as u64 } else { 0 };
@@ -53,6 +54,7 @@ pub(crate) async fn json_mode(a: &Args, ctx: Rc<Ctx>, conns: usize, rate: f64, s
                 }
                 let r = async {
                     b.clear();
+                    renumber(&mut req, &mut id);
                     let (st, _) = c.send(&req).await?;
                     while c.next(|d| b.extend_from_slice(d)).await? {}
                     Ok::<_, BoxErr>(st)

@@ -3,6 +3,19 @@
 //! Next: `client.rs`.
 
 use crate::client::{BoxErr, Ctx, INIT, Target, tcp};
+
+/// The id of a session's first call: ten digits, so that the next ids fit into its place.
+pub(crate) const FIRST_ID: u64 = 1_000_000_000;
+
+/// Gives a prepared call its next id: a call that comes again with the same one is the same call.
+pub(crate) fn renumber(call: &mut [u8], id: &mut u64) {
+    let digits = id.to_string();
+    *id += 1;
+    if let Some(at) = memchr::memmem::find(call, digits.as_bytes()) {
+        call[at..at + digits.len()].copy_from_slice(id.to_string().as_bytes());
+    }
+}
+
 pub(crate) struct Raw {
     pub(crate) s: tokio::net::TcpStream,
     pub(crate) buf: Vec<u8>,

@@ -5,7 +5,7 @@
 use crate::args::Args;
 use crate::client::{BoxErr, Ctx};
 use crate::cost::{Meter, hist, hist_json, merge, r3, r4, used_json};
-use crate::raw::Raw;
+use crate::raw::{FIRST_ID, Raw, renumber};
 use crate::scan::Scan;
 use bed::now_ns;
 use bytes::Bytes;
@@ -25,7 +25,7 @@ pub(crate) async fn sse_mode(a: &Args, ctx: Rc<Ctx>, streams: usize, n: u64, byt
         }
     }
     let body = Bytes::from(
-        json!({"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"bench","arguments":{"mode":"sse","n":n,"bytes":bytes,"interval_us":interval_us,"ids":!no_ids,"batch":batch,"flush":flush}}}).to_string(),
+        json!({"jsonrpc":"2.0","id":FIRST_ID,"method":"tools/call","params":{"name":"bench","arguments":{"mode":"sse","n":n,"bytes":bytes,"interval_us":interval_us,"ids":!no_ids,"batch":batch,"flush":flush}}}).to_string(),
     );
     let h = Rc::new(RefCell::new(hist()));
     let ttfe = Rc::new(RefCell::new(hist()));
@@ -45,7 +45,9 @@ pub(crate) async fn sse_mode(a: &Args, ctx: Rc<Ctx>, streams: usize, n: u64, byt
         let (ctx, h, ttfe, body, ev, by, frames, reads, meas) = (ctx.clone(), h.clone(), ttfe.clone(), body.clone(), ev.clone(), by.clone(), frames.clone(), reads.clone(), meas.clone());
         let (gaps, dups, noid, finals, short) = (gaps.clone(), dups.clone(), noid.clone(), finals.clone(), short.clone());
         tasks.push(tokio::task::spawn_local(async move {
+            let (mut body, mut id) = (body.to_vec(), FIRST_ID);
             loop {
+                renumber(&mut body, &mut id);
                 let r: Result<bool, BoxErr> = async {
                     let t0 = now_ns();
                     let (st, _) = c.request(&t, "POST", Some(&sid), "", &body).await?;
