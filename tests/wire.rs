@@ -16,6 +16,8 @@ mod session;
 
 #[path = "wire/answers.rs"]
 mod answers;
+#[path = "wire/aware.rs"]
+mod aware;
 #[path = "wire/by_hand.rs"]
 mod by_hand;
 #[path = "wire/clocks.rs"]

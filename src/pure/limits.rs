@@ -38,6 +38,12 @@ pub const RESPONSE_FIELDS_MAX: usize = 100;
 /// How many events back a backend's stream is asked again from: common servers cache 16, so these are surely held.
 pub const OVERLAP_EVENTS_MAX: usize = 12;
 
+/// Longest `Throughline-Continuity` that a client reads, in bytes: ten times what the proxy writes.
+pub const VERDICT_BYTES_MAX: usize = 1_024;
+
+/// Keys that a ledger in memory remembers by default, 32 bytes each and as much again to find them: some 6 MB.
+pub const LEDGER_KEYS_MAX: usize = 65_536;
+
 /// Streams of one session that may hold data at the same time.
 pub const SESSION_STREAMS_MAX: usize = 64;
 

@@ -17,9 +17,11 @@ pub mod rpc;
 pub mod sse;
 
 pub mod continuity;
+pub mod guard;
 pub mod log;
 pub mod overlap;
 pub mod refusal;
 pub mod resume;
 pub mod session;
 pub mod stream;
+pub mod verdict;

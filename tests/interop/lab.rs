@@ -12,6 +12,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc;
 
+use crate::place::{self, lab};
+
 /// An SDK, as client or server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sdk {
@@ -62,14 +64,8 @@ impl Sdk {
     }
 }
 
-/// Node: the one that `tests/install.sh` had to fetch, or the machine's own.
 fn node() -> Command {
-    let fetched = lab().join("bin/node");
-    if fetched.exists() {
-        Command::new(fetched)
-    } else {
-        Command::new("node")
-    }
+    Command::from(place::node())
 }
 
 fn python(interpreter: &Path, script: &Path) -> Command {
@@ -161,14 +157,6 @@ impl Serves {
                 command
             }
         }
-    }
-}
-
-/// Where `tests/install.sh` put the packages.
-pub(crate) fn lab() -> PathBuf {
-    match std::env::var_os("THROUGHLINE_LAB") {
-        Some(path) => path.into(),
-        None => PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/throughline-tests"),
     }
 }
 
