@@ -3,6 +3,8 @@
 //! Nothing waits by the clock: what is awaited is a line, and the caller bounds the wait.
 //! Next: `score.rs`.
 
+use std::fs::File;
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -133,7 +135,7 @@ impl Serves {
         }
     }
 
-    fn command(self) -> Command {
+    pub(crate) fn command(self) -> Command {
         match self {
             Self::Sdk(sdk, keeps) => {
                 let mut command = sdk.command("server");
@@ -160,7 +162,7 @@ impl Serves {
     }
 }
 
-fn sources() -> PathBuf {
+pub(crate) fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab")
 }
 
@@ -168,13 +170,13 @@ fn sources() -> PathBuf {
 pub(crate) struct Process {
     name: String,
     /// Ends the process when it is dropped.
-    _child: Child,
+    pub(crate) child: Child,
     stdin: ChildStdin,
     said: mpsc::UnboundedReceiver<Value>,
 }
 
 impl Process {
-    fn start(name: String, mut command: Command) -> Result<Self, String> {
+    pub(crate) fn start(name: String, mut command: Command) -> Result<Self, String> {
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -196,7 +198,7 @@ impl Process {
         });
         Ok(Self {
             name,
-            _child: child,
+            child,
             stdin,
             said,
         })
@@ -297,7 +299,14 @@ impl Proxy {
         let mut said = String::new();
         while let Ok(Some(line)) = lines.next_line().await {
             if let Some(address) = listening(&line) {
-                tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+                tokio::spawn(async move {
+                    let mut log = log();
+                    while let Ok(Some(line)) = lines.next_line().await {
+                        if let Some(log) = &mut log {
+                            let _full = writeln!(log, "{line}");
+                        }
+                    }
+                });
                 return Ok(Self { address, child });
             }
             said.push_str(&line);
@@ -320,6 +329,12 @@ impl Proxy {
             .ok_or_else(|| format!("the proxy was killed: {status}"))?;
         usize::try_from(code).map_err(|error| error.to_string())
     }
+}
+
+/// Where the proxy's log goes, if anybody wants to read it: the file in `$THROUGHLINE_LOG`.
+fn log() -> Option<File> {
+    let path = std::env::var_os("THROUGHLINE_LOG")?;
+    File::options().create(true).append(true).open(path).ok()
 }
 
 /// The address in a log line that says `listening`, for people or as JSON.
