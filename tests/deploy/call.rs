@@ -10,7 +10,7 @@ use throughline::guard::Verdict;
 use tokio::time::timeout;
 
 use crate::client::{BOUND, Life, pace};
-use crate::http::{Event, Next, Stream, request, streams, verdict};
+use crate::http::{Event, Network, Next, Stream, request, streams, verdict};
 use crate::judge::{Ear, Fault, Heard, RESULT, Ran};
 
 /// Time between two progress messages, in milliseconds.
@@ -180,7 +180,13 @@ impl<'a> Call<'a> {
     }
 
     async fn to_its_end(&mut self, message: &Value) -> Outcome {
-        let answer = match self.life.voice.post(message).await {
+        // One in six is cut by the client's own network.
+        let mut cut = (self.life.roll(6) == 0).then(|| 1 + self.life.roll(4));
+        let network = match cut {
+            Some(_) => Network::Failing,
+            None => Network::Sound,
+        };
+        let answer = match self.life.voice.post(message, network).await {
             Ok(answer) => answer,
             Err(error) => return Outcome::Lost(format!("before any answer: {error}")),
         };
@@ -200,8 +206,6 @@ impl<'a> Call<'a> {
         if !matches!(verdict, Ok(Verdict::Live { .. })) {
             self.found(Fault::Forbidden, &format!("its stream says {verdict:?}"));
         }
-        // One in six is cut by the client's own network.
-        let mut cut = (self.life.roll(6) == 0).then(|| 1 + self.life.roll(4));
         let mut answer = answer;
         loop {
             match self.read(Stream::of(answer), cut.take()).await {

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::call::{Outcome, Slow};
-use crate::http::{Event, Next, REVISION, Stream, Voice, request, verdict};
+use crate::http::{Event, Network, Next, REVISION, Stream, Voice, request, verdict};
 use crate::judge::{Account, Ear, Fault, Heard, RESULT, Ran};
 use crate::replica::Offers;
 
@@ -119,7 +119,12 @@ impl Life {
         let hello = json!({ "protocolVersion": REVISION, "capabilities": {}, "clientInfo": client });
         while *setting.going.borrow() {
             let mut voice = Voice::new(setting.at);
-            let answer = match timeout(BOUND, voice.post(&request(0, "initialize", hello.clone()))).await {
+            let answer = match timeout(
+                BOUND,
+                voice.post(&request(0, "initialize", hello.clone()), Network::Sound),
+            )
+            .await
+            {
                 Err(_) => {
                     account.found((Fault::NoOutcome, format!("{name}: initialize")));
                     return None;
@@ -145,7 +150,7 @@ impl Life {
             }
             drop(answer.bytes().await);
             let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-            match timeout(BOUND, voice.post(&ready)).await {
+            match timeout(BOUND, voice.post(&ready, Network::Sound)).await {
                 Ok(Ok(answer)) => account.count(&format!("initialized {}", answer.status().as_u16())),
                 Ok(Err(error)) => account.found((Fault::Forbidden, format!("{name}: initialized: {error}"))),
                 Err(_) => account.found((Fault::NoOutcome, format!("{name}: initialized"))),

@@ -21,9 +21,20 @@ const EVENT_BYTES_MAX: usize = 1024 * 1024;
 #[derive(Clone)]
 pub(crate) struct Voice {
     http: Client,
+    /// Connections that are used once, so that what is cut is lost, and not read to its end and used again.
+    frail: Client,
     url: String,
     /// Its session's id; empty before there is one.
     pub(crate) session: String,
+}
+
+/// Whether a request's connection is going to fail in the middle of its answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Network {
+    /// It is not.
+    Sound,
+    /// It is.
+    Failing,
 }
 
 /// One event.
@@ -54,13 +65,21 @@ impl Voice {
     pub(crate) fn new(at: SocketAddr) -> Self {
         Self {
             http: Client::new(),
+            frail: Client::builder()
+                .pool_max_idle_per_host(0)
+                .build()
+                .expect("a client"),
             url: format!("http://{at}/mcp"),
             session: String::new(),
         }
     }
 
-    fn request(&self, method: Method) -> RequestBuilder {
-        let request = self.http.request(method, &self.url);
+    fn request(&self, method: Method, network: Network) -> RequestBuilder {
+        let http = match network {
+            Network::Sound => &self.http,
+            Network::Failing => &self.frail,
+        };
+        let request = http.request(method, &self.url);
         let request = request.header("accept", "application/json, text/event-stream");
         if self.session.is_empty() {
             return request;
@@ -70,16 +89,17 @@ impl Voice {
     }
 
     /// Sends a message.
-    pub(crate) async fn post(&self, message: &Value) -> reqwest::Result<Response> {
+    pub(crate) async fn post(&self, message: &Value, network: Network) -> reqwest::Result<Response> {
         let request = self
-            .request(Method::POST)
+            .request(Method::POST, network)
             .header("content-type", "application/json");
         request.body(message.to_string()).send().await
     }
 
     /// Listens, or resumes.
     pub(crate) async fn get(&self, cursor: Option<&str>) -> reqwest::Result<Response> {
-        let request = self.request(Method::GET);
+        // A stream is a connection of its own with every SDK.
+        let request = self.request(Method::GET, Network::Failing);
         match cursor {
             Some(cursor) => request.header("last-event-id", cursor).send().await,
             None => request.send().await,
@@ -88,7 +108,11 @@ impl Voice {
 
     /// Ends the session.
     pub(crate) async fn delete(&self) -> reqwest::Result<StatusCode> {
-        Ok(self.request(Method::DELETE).send().await?.status())
+        Ok(self
+            .request(Method::DELETE, Network::Sound)
+            .send()
+            .await?
+            .status())
     }
 }
 
