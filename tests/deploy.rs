@@ -32,6 +32,8 @@ mod replica;
 mod rust_server;
 #[path = "deploy/scenario.rs"]
 mod scenario;
+#[path = "deploy/sdk.rs"]
+mod sdk;
 #[path = "deploy/table.rs"]
 mod table;
 

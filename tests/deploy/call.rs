@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use crate::client::{BOUND, Life, pace};
 use crate::http::{Event, Network, Next, Stream, request, streams, verdict};
 use crate::judge::{Ear, Fault, Heard, RESULT, Ran};
+use crate::replica::Offers;
 
 /// Time between two progress messages, in milliseconds.
 const INTERVAL_MS: u64 = 250;
@@ -51,7 +52,7 @@ impl Outcome {
     pub(crate) fn words(&self) -> String {
         match self {
             Self::Result => RESULT.to_owned(),
-            Self::Wrong(text) => format!("wrong result: {text}"),
+            Self::Wrong(_) => "wrong result".to_owned(),
             Self::Refused => "refused".to_owned(),
             Self::Failed { reason, outcome } => format!("error {reason} {outcome}"),
             Self::Gone => "gone".to_owned(),
@@ -59,6 +60,21 @@ impl Outcome {
             Self::Status(status) => format!("status {status}"),
             Self::Lost(how) => format!("lost: {how}"),
             Self::Never => "never".to_owned(),
+        }
+    }
+
+    /// The same, with what else is known.
+    pub(crate) fn evidence(&self) -> String {
+        match self {
+            Self::Wrong(text) => format!("wrong result: {text}"),
+            Self::Result
+            | Self::Refused
+            | Self::Failed { .. }
+            | Self::Gone
+            | Self::GoneLater
+            | Self::Status(_)
+            | Self::Lost(_)
+            | Self::Never => self.words(),
         }
     }
 
@@ -124,14 +140,7 @@ enum Left {
 impl Life {
     /// Calls the slow tool, with so many steps of progress.
     pub(crate) async fn call(&self, tag: &str, steps: u64) -> Outcome {
-        // `everything` has a tool of its own, and steps over what it does not know.
-        let arguments = json!({
-            "tag": tag, "steps": steps, "interval_ms": INTERVAL_MS, "duration": (steps * INTERVAL_MS) as f64 / 1000.0
-        });
-        let tool = match self.slow {
-            Slow::Ours => "slow",
-            Slow::Everything => "trigger-long-running-operation",
-        };
+        let (tool, arguments) = order(self.slow, tag, steps);
         let mut call = Call::new(self, tag);
         call.ear.expect(tag, steps);
         let outcome = call.within_bound(tool, arguments).await;
@@ -148,6 +157,22 @@ impl Life {
     }
 }
 
+/// The slow tool and its arguments.
+pub(crate) fn order(slow: Slow, tag: &str, steps: u64) -> (&'static str, Value) {
+    match slow {
+        Slow::Ours => {
+            let arguments = json!({ "tag": tag, "steps": steps, "interval_ms": INTERVAL_MS });
+            ("slow", arguments)
+        }
+        // It steps over the tag, which is for the ledger.
+        Slow::Everything => {
+            let duration = (steps * INTERVAL_MS) as f64 / 1000.0;
+            let arguments = json!({ "tag": tag, "steps": steps, "duration": duration });
+            ("trigger-long-running-operation", arguments)
+        }
+    }
+}
+
 /// Which tool is the slow one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Slow {
@@ -155,6 +180,16 @@ pub(crate) enum Slow {
     Ours,
     /// `trigger-long-running-operation`.
     Everything,
+}
+
+impl Slow {
+    /// That of servers with these offers.
+    pub(crate) const fn of(offers: Offers) -> Self {
+        match offers {
+            Offers::Calls => Self::Everything,
+            Offers::CallsAndNotes => Self::Ours,
+        }
+    }
 }
 
 impl<'a> Call<'a> {

@@ -160,10 +160,7 @@ impl Life {
                 name,
                 voice,
                 account,
-                slow: match setting.offers {
-                    Offers::Calls => Slow::Everything,
-                    Offers::CallsAndNotes => Slow::Ours,
-                },
+                slow: Slow::of(setting.offers),
                 ear: Mutex::default(),
                 heard: watch::channel(0).0,
                 gone: watch::channel(false).0,
@@ -268,7 +265,8 @@ impl Life {
     fn settle(&self, tag: &str, outcome: &Outcome) -> Ran {
         self.account.count(&outcome.words());
         if let Some(fault) = outcome.fault() {
-            self.account.found((fault, format!("{tag}: {}", outcome.words())));
+            self.account
+                .found((fault, format!("{tag}: {}", outcome.evidence())));
         }
         let ran = outcome.ran();
         match ran {

@@ -14,14 +14,17 @@ use tokio::time::timeout;
 
 use crate::client::{self, Setting};
 use crate::judge::{Account, Fault, Judged};
-use crate::lab::Proxy;
+use crate::lab::{Proxy, Sdk};
 use crate::relay::{Exchange, How, Kind as Asked, Plan, Point, Relay, Spread, at_once};
 use crate::replica::{Kind, Ledger, Replica, Signal};
+use crate::sdk;
 
 /// How long clients may take to get on with their work in one phase; more is a stall.
 const PHASE_MAX: Duration = Duration::from_secs(60);
 /// How long the clients may take to end when the run does.
 const END_MAX: Duration = Duration::from_secs(120);
+/// Real SDK clients beside them: one that fails calls when it is lost, one that waits without end.
+const SDKS: [Sdk; 2] = [Sdk::Ts2, Sdk::Py1];
 /// Calls whose streams the second replica ends early.
 const CUTS: usize = 24;
 
@@ -119,6 +122,15 @@ fn spawn_clients(
             going: going.clone(),
         };
         clients.spawn(client::run(number, setting));
+    }
+    for sdk in SDKS {
+        let setting = Setting {
+            at,
+            offers: kind.offers(),
+            account: account.clone(),
+            going: going.clone(),
+        };
+        clients.spawn(sdk::run(sdk, setting));
     }
     clients
 }

@@ -53,7 +53,7 @@ pub(crate) fn row(run: &Run) {
     println!("    {}", words.join(", "));
     for (fault, evidence) in &run.judged.faults {
         for evidence in evidence.iter().take(EVIDENCE_MAX) {
-            println!("    {}: {evidence}", fault.name());
+            println!("    {}: {evidence:.300}", fault.name());
         }
     }
     for stall in &run.stalled {

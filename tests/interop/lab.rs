@@ -278,7 +278,7 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// Starts it in front of `replicas`, with settings as `--set` takes them.
     pub(crate) async fn start(replicas: &[SocketAddr], settings: &[&str]) -> Result<Self, String> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_throughline"));
+        let mut command = Command::new(binary());
         command.args(["run", "--listen", "127.0.0.1:0", "--admin", "off"]);
         for replica in replicas {
             command.arg("--upstream").arg(format!("http://{replica}/mcp"));
@@ -328,6 +328,14 @@ impl Proxy {
             .code()
             .ok_or_else(|| format!("the proxy was killed: {status}"))?;
         usize::try_from(code).map_err(|error| error.to_string())
+    }
+}
+
+/// This build's binary, or the one in `$THROUGHLINE_BINARY`.
+fn binary() -> PathBuf {
+    match std::env::var_os("THROUGHLINE_BINARY") {
+        Some(path) => path.into(),
+        None => env!("CARGO_BIN_EXE_throughline").into(),
     }
 }
 
