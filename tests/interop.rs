@@ -6,6 +6,7 @@
 
 #[path = "interop/calls.rs"]
 mod calls;
+#[allow(dead_code, reason = "the deploy scenario uses the rest of it")]
 #[path = "interop/lab.rs"]
 mod lab;
 #[path = "interop/notes.rs"]

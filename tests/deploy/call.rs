@@ -208,13 +208,13 @@ impl<'a> Call<'a> {
     async fn within_bound(&mut self, tool: &str, arguments: Value) -> Outcome {
         let params = json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": self.tag } });
         let message = request(self.id, "tools/call", params);
-        match timeout(BOUND, self.to_its_end(&message)).await {
+        match timeout(BOUND, self.until_its_end(&message)).await {
             Ok(outcome) => outcome,
             Err(_) => self.outcome.clone().unwrap_or(Outcome::Never),
         }
     }
 
-    async fn to_its_end(&mut self, message: &Value) -> Outcome {
+    async fn until_its_end(&mut self, message: &Value) -> Outcome {
         // One in six is cut by the client's own network.
         let mut cut = (self.life.roll(6) == 0).then(|| 1 + self.life.roll(4));
         let network = match cut {

@@ -195,8 +195,8 @@ impl Replica {
     }
 
     /// Tells its process something.
-    pub(crate) async fn tell(&self, signal: Signal) -> Result<(), String> {
-        let pid = self.process.as_ref().and_then(|process| process.child.id());
+    pub(crate) async fn tell(&mut self, signal: Signal) -> Result<(), String> {
+        let pid = self.process.as_mut().and_then(|process| process.child().id());
         let pid = pid.ok_or("the replica does not run")?;
         let name = match signal {
             Signal::Term => "-TERM",
@@ -217,9 +217,9 @@ impl Replica {
         let Some(mut process) = self.process.take() else {
             return Ok(());
         };
-        if timeout(GRACE, process.child.wait()).await.is_err() {
-            process.child.start_kill().map_err(|error| error.to_string())?;
-            process.child.wait().await.map_err(|error| error.to_string())?;
+        if timeout(GRACE, process.child().wait()).await.is_err() {
+            process.child().start_kill().map_err(|error| error.to_string())?;
+            process.child().wait().await.map_err(|error| error.to_string())?;
         }
         // Its last words are in the pipe until its end is read.
         while let Ok(Some(said)) = timeout(GRACE, process.next()).await {

@@ -170,7 +170,7 @@ pub(crate) fn sources() -> PathBuf {
 pub(crate) struct Process {
     name: String,
     /// Ends the process when it is dropped.
-    pub(crate) child: Child,
+    child: Child,
     stdin: ChildStdin,
     said: mpsc::UnboundedReceiver<Value>,
 }
@@ -202,6 +202,11 @@ impl Process {
             stdin,
             said,
         })
+    }
+
+    /// The process itself, to signal it and to wait for its end.
+    pub(crate) const fn child(&mut self) -> &mut Child {
+        &mut self.child
     }
 
     /// The next thing it says; `None` when it has ended.
