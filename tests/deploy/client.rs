@@ -24,6 +24,8 @@ pub(crate) const BOUND: Duration = Duration::from_secs(40);
 const NOTES: u64 = 12;
 /// Time between two of them, in milliseconds.
 const NOTES_INTERVAL_MS: u64 = 400;
+/// How long the proxy waits for the head of a backend's standalone stream before it answers without.
+const HEAD_WAITED_FOR: Duration = Duration::from_secs(2);
 /// Pause before a client asks again that was refused or cut off.
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -287,6 +289,7 @@ impl Life {
     /// The standalone stream, connection after connection.
     async fn listen(self: Arc<Self>, opened: watch::Sender<bool>) {
         let mut cursor: Option<String> = None;
+        let asked_at = Instant::now();
         loop {
             let answer = match self.voice.get(cursor.as_deref()).await {
                 Ok(answer) => answer,
@@ -311,7 +314,10 @@ impl Life {
                     return;
                 }
             }
-            opened.send_replace(true);
+            if !opened.send_replace(true) && asked_at.elapsed() >= HEAD_WAITED_FOR {
+                // Then it stands before the backend's does, and what that sends meanwhile goes nowhere.
+                self.account.count("stream answered before the backend's");
+            }
             let pause = self.hear(Stream::of(answer), &mut cursor).await;
             pace(pause).await;
         }

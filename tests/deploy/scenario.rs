@@ -177,7 +177,7 @@ const LOSSES: [&str; 4] = ["gone", "gone on the stream", "gone on resume", "refu
 
 impl Scenario<'_> {
     async fn play(mut self) -> Result<(), String> {
-        self.work("the beginning", 2).await?;
+        self.work("the beginning", 1).await?;
         self.pause().await?;
         self.end_early().await?;
         for nth in 0..self.replicas.len() {
@@ -185,7 +185,7 @@ impl Scenario<'_> {
         }
         self.restart(0, Signal::Kill, 0).await?;
         // Longer than a session waits for its replica: connections are refused, and then given up.
-        self.restart(0, Signal::Term, 4).await
+        self.restart(0, Signal::Term, 2).await
     }
 
     /// Waits until clients got so much on: results of each, on average.
@@ -202,7 +202,7 @@ impl Scenario<'_> {
         let worked = self.work("one replica stands still", 1).await;
         self.replicas[0].tell(Signal::Cont).await?;
         worked?;
-        self.work("the replica goes on", 3).await?;
+        self.work("the replica goes on", 2).await?;
         for _ in before..self.account.counted(&LOSSES) {
             self.account.found((Fault::LostByPause, "a session".to_owned()));
         }
@@ -225,6 +225,6 @@ impl Scenario<'_> {
         self.replicas[nth].end(by).await?;
         self.work("a replica is down", meanwhile).await?;
         self.replicas[nth].again().await?;
-        self.work("a replica came back", 2).await
+        self.work("a replica came back", 1).await
     }
 }
