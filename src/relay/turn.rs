@@ -145,7 +145,7 @@ impl<W: World> StreamTask<W> {
         self.prefix = IdPrefix::new(self.relay.keys.current(), &self.session.uid, epoch, &self.name);
         (self.kept, self.acked, self.written) = (Seq::START, Seq::START, Seq::START);
         self.counts.begin_epoch();
-        self.gap = None;
+        self.gap = self.gap_until_it_stands();
         let pending = self.life.pending_ids().to_vec();
         self.tell(self.session.resync(reason, epoch, (self.agent, &pending)), now);
         self.tell(again, now);
