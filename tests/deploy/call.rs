@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use reqwest::Response;
 use serde_json::{Value, json};
-use throughline::guard::Verdict;
+use throughline::guard::{NoVerdict, Verdict};
 use tokio::time::timeout;
 
 use crate::client::{BOUND, Life, pace};
@@ -273,6 +273,7 @@ impl<'a> Call<'a> {
                 self.life.account.count(&format!("reset {reason}"));
                 self.ear.told();
             }
+            (200, Err(NoVerdict::Absent)) => self.life.account.count("held without a verdict"),
             (200, verdict) => self.found(Fault::Forbidden, &format!("its resume says {verdict:?}")),
             (404, _) => return Err(Outcome::GoneLater),
             (status, _) => return Err(Outcome::Lost(format!("{status} on resume from {cursor}"))),

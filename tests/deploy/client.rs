@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde_json::json;
-use throughline::guard::Verdict;
+use throughline::guard::{NoVerdict, Verdict};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -333,7 +333,10 @@ impl Life {
                 self.account.count(&format!("reset {reason}"));
                 self.told();
             }
-            Ok(Verdict::Live { .. } | Verdict::Resumed { .. }) | Err(_) => {
+            // A credential that nobody has judged yet is held on comments; what it gets then must stand for itself.
+            Err(NoVerdict::Absent) => self.account.count("held without a verdict"),
+            Ok(Verdict::Live { .. } | Verdict::Resumed { .. })
+            | Err(NoVerdict::Malformed | NoVerdict::Several) => {
                 let evidence = format!("{}: asked: {asked}, said: {verdict:?}", self.name);
                 self.account.found((Fault::Forbidden, evidence));
             }
