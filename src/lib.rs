@@ -52,9 +52,11 @@
 //! # Start here
 //!
 //! To understand the decisions, read [`pure::epoch`], [`pure::event_id`], [`pure::log`], [`pure::resume`]. To understand
-//! the program, read [`app`], then [`relay`]. To write a client that knows what it got, read [`pure::continuity`].
+//! the program, read [`app`], then [`relay`]. To write a client that knows what it got, read [`guard`].
 //!
 //! Next: `pure/mod.rs`.
+
+pub use pure::guard;
 
 pub mod admin;
 pub mod app;

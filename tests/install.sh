@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs the real MCP clients and servers that the interoperability tests drive: the official TypeScript and Python SDKs,
-# 1.x and 2.x, and server-everything, at the versions written in tests/lab (package-lock.json, py1.txt, py2.txt).
+# 1.x and 2.x, fastmcp and server-everything, at the versions written in tests/lab (package-lock.json, py1.txt, py2.txt,
+# fm.txt).
 # Needs Node 20 or later with npm, and Python 3.10 or later with venv. Where Node is missing, it is taken from PyPI.
-# Safe to repeat: it does nothing if what is installed is what is written. About one minute and 300 MB.
+# Safe to repeat: it does nothing if what is installed is what is written. About one minute and 500 MB.
 #
 #   tests/install.sh            into $THROUGHLINE_LAB, or ~/.cache/throughline-tests
 set -euo pipefail
@@ -10,7 +11,7 @@ here=$(cd "$(dirname "$0")/lab" && pwd)
 lab=${THROUGHLINE_LAB:-$HOME/.cache/throughline-tests}
 mkdir -p "$lab"
 
-wanted=$(cat "$here/package-lock.json" "$here/py1.txt" "$here/py2.txt" | sha256sum | cut -d' ' -f1)
+wanted=$(cat "$here/package-lock.json" "$here/py1.txt" "$here/py2.txt" "$here/fm.txt" | sha256sum | cut -d' ' -f1)
 if [ -f "$lab/installed" ] && [ "$(cat "$lab/installed")" = "$wanted" ]; then
   echo "install: $lab is up to date"
   exit 0
@@ -21,7 +22,7 @@ fail() { echo "install: $1" >&2; exit 1; }
 
 python=$(command -v python3) || fail "Python 3.10 or later is needed (python3 was not found)"
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || fail "Python 3.10 or later is needed ($("$python" --version))"
-for sdk in py1 py2; do
+for sdk in py1 py2 fm; do
   echo "install: Python packages of $sdk"
   rm -rf "${lab:?}/$sdk"
   "$python" -m venv "$lab/$sdk" || fail "python3 has no venv; on Debian: apt-get install python3-venv"

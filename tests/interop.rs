@@ -6,10 +6,14 @@
 
 #[path = "interop/calls.rs"]
 mod calls;
+#[allow(dead_code, reason = "the deploy scenario uses the rest of it")]
 #[path = "interop/lab.rs"]
 mod lab;
 #[path = "interop/notes.rs"]
 mod notes;
+#[allow(dead_code, reason = "the check for clients uses the rest of it")]
+#[path = "interop/place.rs"]
+mod place;
 #[allow(dead_code, reason = "the quick start uses the rest of it")]
 #[path = "../examples/quickstart/relay.rs"]
 mod relay;
@@ -187,7 +191,7 @@ fn main() -> ExitCode {
         .into_iter()
         .filter(|run| words.iter().all(|word| run.name.contains(word.as_str())))
         .collect();
-    if !lab::lab().join("installed").exists() {
+    if !place::lab().join("installed").exists() {
         eprintln!("the real clients and servers are missing: run tests/install.sh first");
         return ExitCode::FAILURE;
     }

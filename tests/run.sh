@@ -18,7 +18,7 @@ step "format"
 cargo fmt --check
 
 step "lints"
-cargo clippy --locked --lib --bins --examples --benches --tests --test interop -- -D warnings
+cargo clippy --locked --lib --bins --examples --benches --tests --test interop --test aware --test deploy -- -D warnings
 
 step "unit, house, wire, config and README tests"
 cargo test --locked
@@ -40,7 +40,13 @@ cargo install --path . --locked --root target/installed
 step "packages of the real clients and servers"
 tests/install.sh
 
+step "the check for authors of clients, in JavaScript and Python"
+cargo test --locked --test aware
+
 step "interoperability"
 cargo test --locked --test interop
+
+step "a rolling deploy under load"
+cargo test --locked --test deploy
 
 step "done"

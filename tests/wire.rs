@@ -18,6 +18,8 @@ mod session;
 mod answers;
 #[path = "wire/asks.rs"]
 mod asks;
+#[path = "wire/aware.rs"]
+mod aware;
 #[path = "wire/by_hand.rs"]
 mod by_hand;
 #[path = "wire/clocks.rs"]

@@ -23,6 +23,12 @@ impl Epoch {
         URL_SAFE_NO_PAD.encode(self.0.to_be_bytes())
     }
 
+    /// Reads what [`Epoch::spelled`] prints, in its one spelling; `None` for anything else.
+    pub fn parse(spelled: &str) -> Option<Self> {
+        let bits = URL_SAFE_NO_PAD.decode(spelled).ok()?;
+        Some(Self(u64::from_be_bytes(bits.try_into().ok()?)))
+    }
+
     /// The bits, for printing into an id and for a store's keys.
     pub const fn bits(self) -> u64 {
         self.0
@@ -113,6 +119,11 @@ impl Reason {
         Self::CursorFuture,
         Self::WindowExceeded,
     ];
+
+    /// The reason that this word stands for; `None` for any other word.
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == word)
+    }
 
     /// The word for it, everywhere.
     pub const fn as_str(self) -> &'static str {

@@ -56,6 +56,11 @@ pub const EMPTY_ANSWERS_MAX: u32 = 2;
 
 /// Longest wait before a backend is asked again, in milliseconds, unless it asks for a longer one itself.
 pub const REASK_MS_MAX: u64 = 10_000;
+/// Longest `Throughline-Continuity` that a client reads, in bytes: ten times what the proxy writes.
+pub const VERDICT_BYTES_MAX: usize = 1_024;
+
+/// Keys that a ledger in memory remembers by default, 32 bytes each and as much again to find them: some 6 MB.
+pub const LEDGER_KEYS_MAX: usize = 65_536;
 
 /// Streams of one session that may hold data at the same time.
 pub const SESSION_STREAMS_MAX: usize = 64;

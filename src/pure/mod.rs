@@ -17,6 +17,7 @@ pub mod rpc;
 pub mod sse;
 
 pub mod continuity;
+pub mod guard;
 pub mod isolation;
 pub mod log;
 pub mod overlap;
@@ -24,3 +25,4 @@ pub mod refusal;
 pub mod resume;
 pub mod session;
 pub mod stream;
+pub mod verdict;

@@ -169,6 +169,7 @@ impl<W: World> StreamTask<W> {
             Asked::Unusable(reason) => self.turn(reason, Again::Nothing, Some((Presented::Cursor, waiting))),
             Asked::Nothing => match resume::without_cursor(self.standalone()) {
                 WithoutCursor::Live => {
+                    self.gap = self.gap_until_it_stands();
                     let verdict = Verdict::Live { epoch: self.epoch };
                     self.promise(Seq::START, Presented::Nothing, verdict, waiting);
                 }

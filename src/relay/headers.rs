@@ -9,8 +9,9 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue};
 
-use crate::pure::epoch::{Epoch, Reason};
 use crate::pure::stream::Agent;
+use crate::pure::verdict;
+pub(crate) use crate::pure::verdict::Verdict;
 use crate::routing::Replica;
 
 /// `Mcp-Session-Id`.
@@ -20,7 +21,7 @@ pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event
 /// `MCP-Protocol-Version`.
 pub(crate) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The verdict on every SSE answer of ours (wire contract, section 4).
-pub(crate) const CONTINUITY: HeaderName = HeaderName::from_static("throughline-continuity");
+pub(crate) const CONTINUITY: HeaderName = HeaderName::from_static(verdict::FIELD);
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Whether a client's field stays here: its cursor, and what is said anew for each backend.
@@ -53,7 +54,7 @@ pub(crate) fn of_stream(mut headers: HeaderMap, verdict: Verdict) -> HeaderMap {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
-    headers.insert(CONTINUITY, verdict.header());
+    headers.insert(CONTINUITY, spelled(verdict));
     headers
 }
 
@@ -64,6 +65,10 @@ pub(crate) fn of_unproved_stream() -> HeaderMap {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     headers
+}
+
+fn spelled(verdict: Verdict) -> HeaderValue {
+    HeaderValue::try_from(verdict.spell()).expect("the parts are ASCII without control characters")
 }
 
 /// What kind of client this request comes from.
@@ -80,54 +85,6 @@ pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
             .trim_ascii()
             .eq_ignore_ascii_case(b"text/event-stream")
     })
-}
-
-/// The evidence that an SSE answer begins with (wire contract, section 4).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
-    /// No cursor was asked and nothing was ever written on this stream.
-    Live {
-        /// The stream's epoch.
-        epoch: Epoch,
-    },
-    /// Everything after the cursor is held and follows.
-    Resumed {
-        /// The stream's epoch.
-        epoch: Epoch,
-        /// The position that the client presented.
-        from: u64,
-        /// Events held after it.
-        replayed: u64,
-        /// The window's capacity, in events.
-        window: u32,
-    },
-    /// Continuity is lost, and why.
-    Reset {
-        /// Why.
-        reason: Reason,
-        /// The epoch that goes on from here.
-        epoch: Epoch,
-    },
-}
-
-impl Verdict {
-    /// As an RFC 9651 dictionary with one member.
-    pub(crate) fn header(self) -> HeaderValue {
-        let text = match self {
-            Self::Live { epoch } => format!("live; epoch=\"{}\"", epoch.spelled()),
-            Self::Resumed {
-                epoch,
-                from,
-                replayed,
-                window,
-            } => format!(
-                "resumed; epoch=\"{}\"; from=\"{from}\"; replayed={replayed}; window={window}",
-                epoch.spelled()
-            ),
-            Self::Reset { reason, epoch } => format!("reset; reason={reason}; epoch=\"{}\"", epoch.spelled()),
-        };
-        HeaderValue::try_from(text).expect("the parts are ASCII without control characters")
-    }
 }
 
 #[cfg(test)]
@@ -184,31 +141,5 @@ mod tests {
             assert_eq!(is_event_stream(&headers), expected, "{value}");
         }
         assert!(!is_event_stream(&HeaderMap::new()));
-    }
-
-    #[test]
-    fn the_verdict_is_a_dictionary() {
-        let epoch = Epoch::from_random(0);
-        for (verdict, expected) in [
-            (Verdict::Live { epoch }, "live; epoch=\"AAAAAAAAAAA\""),
-            (
-                Verdict::Resumed {
-                    epoch,
-                    from: 5,
-                    replayed: 12,
-                    window: 1024,
-                },
-                "resumed; epoch=\"AAAAAAAAAAA\"; from=\"5\"; replayed=12; window=1024",
-            ),
-            (
-                Verdict::Reset {
-                    reason: Reason::WindowExceeded,
-                    epoch,
-                },
-                "reset; reason=window_exceeded; epoch=\"AAAAAAAAAAA\"",
-            ),
-        ] {
-            assert_eq!(verdict.header(), expected);
-        }
     }
 }

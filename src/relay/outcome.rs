@@ -100,6 +100,13 @@ impl<W: World> StreamTask<W> {
         self.answer_early(Millis(u64::MAX));
     }
 
+    /// While a backend's standalone stream does not stand, what it sends goes nowhere: whoever was told where the stream
+    /// begins is told of that once it stands.
+    pub(crate) fn gap_until_it_stands(&self) -> Option<Reason> {
+        let stands = !matches!(self.source, Source::Opening(_) | Source::Waiting { .. });
+        (!stands).then(|| self.gap.unwrap_or(Reason::UpstreamGap))
+    }
+
     /// Whether clients wait for the backend's first head, and nobody was answered before it.
     fn is_asked_early(&self) -> bool {
         self.first_head == FirstHead::Due

@@ -146,7 +146,7 @@ impl<W: World> StreamTask<W> {
         (self.kept, self.acked, self.written) = (Seq::START, Seq::START, Seq::START);
         self.counts.begin_epoch();
         self.backend.trail.begin_epoch();
-        self.gap = None;
+        self.gap = self.gap_until_it_stands();
         let pending = self.answer_for_client();
         self.tell(self.session.resync(reason, epoch, (self.agent, &pending)), now);
         self.tell(again, now);

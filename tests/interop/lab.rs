@@ -3,6 +3,8 @@
 //! Nothing waits by the clock: what is awaited is a line, and the caller bounds the wait.
 //! Next: `score.rs`.
 
+use std::fs::File;
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -11,6 +13,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc;
+
+use crate::place::{self, lab};
 
 /// An SDK, as client or server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,14 +66,8 @@ impl Sdk {
     }
 }
 
-/// Node: the one that `tests/install.sh` had to fetch, or the machine's own.
 fn node() -> Command {
-    let fetched = lab().join("bin/node");
-    if fetched.exists() {
-        Command::new(fetched)
-    } else {
-        Command::new("node")
-    }
+    Command::from(place::node())
 }
 
 fn python(interpreter: &Path, script: &Path) -> Command {
@@ -137,7 +135,7 @@ impl Serves {
         }
     }
 
-    fn command(self) -> Command {
+    pub(crate) fn command(self) -> Command {
         match self {
             Self::Sdk(sdk, keeps) => {
                 let mut command = sdk.command("server");
@@ -164,15 +162,7 @@ impl Serves {
     }
 }
 
-/// Where `tests/install.sh` put the packages.
-pub(crate) fn lab() -> PathBuf {
-    match std::env::var_os("THROUGHLINE_LAB") {
-        Some(path) => path.into(),
-        None => PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/throughline-tests"),
-    }
-}
-
-fn sources() -> PathBuf {
+pub(crate) fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab")
 }
 
@@ -180,13 +170,13 @@ fn sources() -> PathBuf {
 pub(crate) struct Process {
     name: String,
     /// Ends the process when it is dropped.
-    _child: Child,
+    child: Child,
     stdin: ChildStdin,
     said: mpsc::UnboundedReceiver<Value>,
 }
 
 impl Process {
-    fn start(name: String, mut command: Command) -> Result<Self, String> {
+    pub(crate) fn start(name: String, mut command: Command) -> Result<Self, String> {
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -208,10 +198,15 @@ impl Process {
         });
         Ok(Self {
             name,
-            _child: child,
+            child,
             stdin,
             said,
         })
+    }
+
+    /// The process itself, to signal it and to wait for its end.
+    pub(crate) const fn child(&mut self) -> &mut Child {
+        &mut self.child
     }
 
     /// The next thing it says; `None` when it has ended.
@@ -288,7 +283,7 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// Starts it in front of `replicas`, with settings as `--set` takes them.
     pub(crate) async fn start(replicas: &[SocketAddr], settings: &[&str]) -> Result<Self, String> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_throughline"));
+        let mut command = Command::new(binary());
         command.args(["run", "--listen", "127.0.0.1:0", "--admin", "off"]);
         for replica in replicas {
             command.arg("--upstream").arg(format!("http://{replica}/mcp"));
@@ -309,7 +304,14 @@ impl Proxy {
         let mut said = String::new();
         while let Ok(Some(line)) = lines.next_line().await {
             if let Some(address) = listening(&line) {
-                tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+                tokio::spawn(async move {
+                    let mut log = log();
+                    while let Ok(Some(line)) = lines.next_line().await {
+                        if let Some(log) = &mut log {
+                            let _full = writeln!(log, "{line}");
+                        }
+                    }
+                });
                 return Ok(Self { address, child });
             }
             said.push_str(&line);
@@ -332,6 +334,20 @@ impl Proxy {
             .ok_or_else(|| format!("the proxy was killed: {status}"))?;
         usize::try_from(code).map_err(|error| error.to_string())
     }
+}
+
+/// This build's binary, or the one in `$THROUGHLINE_BINARY`.
+fn binary() -> PathBuf {
+    match std::env::var_os("THROUGHLINE_BINARY") {
+        Some(path) => path.into(),
+        None => env!("CARGO_BIN_EXE_throughline").into(),
+    }
+}
+
+/// Where the proxy's log goes, if anybody wants to read it: the file in `$THROUGHLINE_LOG`.
+fn log() -> Option<File> {
+    let path = std::env::var_os("THROUGHLINE_LOG")?;
+    File::options().create(true).append(true).open(path).ok()
 }
 
 /// The address in a log line that says `listening`, for people or as JSON.

@@ -104,7 +104,7 @@ async fn rob(at: SocketAddr, stolen: &str, has: Has, row: &mut Row) -> Result<()
     row.calls += 1;
     row.results += 1;
     thief.end().await?;
-    if timeout(PATIENCE, loot.to_its_end()).await.is_err() {
+    if timeout(PATIENCE, loot.until_its_end()).await.is_err() {
         row.faults.push("a stream outlives its session".to_owned());
     }
     let messages = loot.seen.iter().filter(|event| !event.data.is_empty());
@@ -280,7 +280,7 @@ impl Stream {
         }
     }
 
-    async fn to_its_end(&mut self) {
+    async fn until_its_end(&mut self) {
         while self.next().await.is_ok() {}
     }
 

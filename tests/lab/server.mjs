@@ -2,7 +2,7 @@
 // The transport and the sessions are the SDK's; only the two tools are ours. Same words, same tools and same end as server.py.
 // Next: client.py.
 //
-//     server.mjs --sdk 1|2 [--store none|memory] [--stateless]
+//     server.mjs --sdk 1|2 [--store none|memory] [--stateless] [--port N]
 import { randomUUID } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import { load, pause, require, say } from './lab.mjs';
@@ -14,6 +14,7 @@ const { values: args } = parseArgs({
     sdk: { type: 'string' },
     store: { type: 'string', default: 'none' },
     stateless: { type: 'boolean', default: false },
+    port: { type: 'string', default: '0' },
   },
 });
 
@@ -131,4 +132,4 @@ app.all('/mcp', (request, response) =>
   }),
 );
 process.stdin.on('end', () => process.exit(0)).resume();
-const listener = app.listen(0, '127.0.0.1', () => say({ ev: 'listening', port: listener.address().port, path: '/mcp' }));
+const listener = app.listen(Number(args.port), '127.0.0.1', () => say({ ev: 'listening', port: listener.address().port, path: '/mcp' }));

@@ -1,16 +1,17 @@
-"""A real MCP server on the official Python SDK, 1.x or 2.x: whichever the interpreter's environment holds.
+"""A real MCP server on the official Python SDK, 1.x or 2.x, or on fastmcp: whichever the interpreter's environment holds.
 
 The transport, the sessions and the event-store contract are the SDK's; only the two tools are ours.
-It listens on a free loopback port, says so on standard output (one JSON object a line), and ends when its standard input closes.
+It listens on a loopback port, a free one unless told otherwise, says so on standard output (one JSON object a line), and ends when its standard input closes.
 Absent on purpose: timing of its own beyond the interval that a call asks for.
 Next: server.mjs.
 
-    server.py [--store none|memory] [--stateless]
+    server.py [--store none|memory] [--stateless] [--port N]
 """
 
 import argparse
 import asyncio
 import importlib.metadata
+import importlib.util
 import json
 import logging
 import os
@@ -23,7 +24,11 @@ import uvicorn
 from mcp.server.streamable_http import EventMessage, EventStore
 
 TWO = importlib.metadata.version("mcp").startswith("2")
-if TWO:
+FAST = importlib.util.find_spec("fastmcp") is not None
+if FAST:
+    from fastmcp import Context
+    from fastmcp import FastMCP as Server
+elif TWO:
     from mcp.server.mcpserver import Context
     from mcp.server.mcpserver import MCPServer as Server
 else:
@@ -33,6 +38,7 @@ else:
 parser = argparse.ArgumentParser()
 parser.add_argument("--store", default="none", choices=["none", "memory"])
 parser.add_argument("--stateless", action="store_true")
+parser.add_argument("--port", type=int, default=0)
 args = parser.parse_args()
 
 
@@ -66,9 +72,15 @@ class MemoryStore(EventStore):
         return stream_id
 
 
-store = MemoryStore() if args.store == "memory" else None
+if FAST and args.store == "memory":
+    # Its own, which knows sessions apart.
+    from fastmcp.server.event_store import EventStore as FastStore
+
+    store = FastStore()
+else:
+    store = MemoryStore() if args.store == "memory" else None
 http = dict(stateless_http=args.stateless)
-server = Server("lab-python") if TWO else Server("lab-python", host="127.0.0.1", event_store=store, **http)
+server = Server("lab-python") if TWO or FAST else Server("lab-python", host="127.0.0.1", event_store=store, **http)
 running = set()
 
 
@@ -101,10 +113,14 @@ async def emit(tag: str, n: int, interval_ms: int, ctx: Context) -> str:
 
 
 logging.disable(logging.WARNING)
-app = server.streamable_http_app(event_store=store, **http) if TWO else server.streamable_http_app()
+if FAST:
+    app = server.http_app(path="/mcp", event_store=store, **http)
+else:
+    app = server.streamable_http_app(event_store=store, **http) if TWO else server.streamable_http_app()
 listener = socket.socket()
-listener.bind(("127.0.0.1", 0))
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(("127.0.0.1", args.port))
 listener.listen(128)
 threading.Thread(target=end_with_stdin, daemon=True).start()
 say(ev="listening", port=listener.getsockname()[1], path="/mcp", sdk=importlib.metadata.version("mcp"))
-uvicorn.Server(uvicorn.Config(app, log_level="error")).run(sockets=[listener])
+uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)).run(sockets=[listener])

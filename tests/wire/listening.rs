@@ -395,11 +395,40 @@ fn a_first_listener_is_held_after_two_seconds() {
             client.comment();
         } else {
             let mut standing = exchange.stream();
+            // What the backend sent before went nowhere, and nobody can say that it was nothing.
+            resync(&mut client, "upstream_gap");
             standing.event(&note(1));
             message(&mut client, &note(1));
             backend.park(standing);
         }
     }
+}
+
+/// A client's own reset while the backend's stream is down does not hide what is missed until that stands again.
+#[test]
+fn a_reset_before_the_backends_stream_stands_again_is_not_the_last() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &["upstream.stream.replay_events_max=4"]);
+    let session = Session::open(&proxy, &backend);
+    let (mut client, mut standing) = session.listening(&backend);
+    standing.event(&note(0));
+    let cursor = message(&mut client, &note(0)).id().to_owned();
+    for n in 1..=40 {
+        standing.event(&note(n));
+        message(&mut client, &note(n));
+    }
+    client.cut();
+    session.client_left(&proxy);
+    standing.cut();
+    let again = backend.next_of("GET");
+    let mut client = session.resume(&cursor);
+    assert_eq!(verdict(&client.head()), "reset window_exceeded");
+    primed(&mut client);
+    resync(&mut client, "window_exceeded");
+    let mut standing = again.stream();
+    resync(&mut client, "upstream_gap");
+    standing.event(&note(50));
+    message(&mut client, &note(50));
 }
 
 /// Once it was answered with 200, a client is never told 405: it is held on comments (a Go session would be dead).
