@@ -67,6 +67,11 @@ impl WholeAnswer {
         self.status
     }
 
+    /// How long its body is, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.body.len()
+    }
+
     /// Reads an answer whole.
     ///
     /// # Errors

@@ -1,7 +1,8 @@
 //! The relay: sessions, their streams, and every request between a client and its backend.
 //! Law: one task owns a stream; a session is a record behind a leaf lock; nothing else is shared.
 //! What it takes from outside is one parameter, `World`; what it gives is `answer::Serve`.
-//! Reading order: `answer.rs`, `dispatch.rs`, `post.rs`, `stream_task.rs`, `get.rs`, `ask.rs`, `turn.rs`, `outcome.rs`.
+//! Reading order: `answer.rs`, `dispatch.rs`, `post.rs`, `stream_task.rs`, `get.rs`, `ask.rs`, `turn.rs`, `outcome.rs`,
+//! then `standing.rs`, `doubt.rs`, `recover.rs`.
 //! Next: `answer.rs`.
 
 use std::sync::Arc;

@@ -253,7 +253,11 @@ async fn attempts<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>) ->
             }
             Attempt::Never(why) => return Err(Over::Hopeless(why)),
         }
-        let renewal = renew::renew(relay, session).await;
+        let renewal = {
+            // Waited for while this task is small: a crowd of sessions may be lost at one moment.
+            let _few = session.pool.few_at_a_time().await;
+            Box::pin(renew::renew(relay, session)).await
+        };
         let now = relay.now();
         match renewal {
             Renewal::Nobody => session.standing.look(|losses| losses.unreached(now)),

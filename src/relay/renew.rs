@@ -64,7 +64,6 @@ pub(crate) async fn renew<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session
         return Renewal::Hopeless(Hopeless::NotRemembered);
     };
     let pool = &session.pool;
-    let _few = pool.few_at_a_time().await;
     let limit = pool.config.exchange.initialize_max;
     let mut fields = said_by(session);
     // The revision is negotiated by this request; nothing stands yet.
@@ -113,6 +112,7 @@ async fn refused<W: World>(incoming: BackendAnswer<W>) -> Renewal {
     match incoming.head.status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => WholeAnswer::read::<W>(incoming)
             .await
+            .filter(|answer| answer.bytes() <= STEP_BYTES_MAX)
             .map_or(Renewal::Failed, Renewal::Denied),
         StatusCode::TOO_MANY_REQUESTS
         | StatusCode::BAD_GATEWAY
