@@ -152,8 +152,8 @@ impl<W: World> Session<W> {
                 sent.map_err(|error| self.unanswered(&home, error))
             } else {
                 // Any replica takes any request: there is nothing that only one of them knows.
-                let sent = self.pool.send_any(NOBODY, own, request, Deadline::Never).await;
-                sent.map(|(_, answer)| answer)
+                let sending = self.pool.send_any(NOBODY, own, request, Deadline::Never);
+                Box::pin(sending).await.map(|(_, answer)| answer)
             };
             let answer = match answered {
                 Ok(answer) => answer,
@@ -216,7 +216,7 @@ impl<W: World> Session<W> {
             return Ok(Sent::NotRun);
         }
         let own = home.backend_id.as_ref();
-        let sent = self.pool.send_once(&home.replica, own, &mut request, deadline);
+        let sent = self.pool.send_once(&home.replica, own, &request, deadline);
         match sent.await.map_err(Unanswered::from) {
             Ok(answer) => self.judge(relay, &home, answer).await,
             Err(why) => {
@@ -290,7 +290,7 @@ impl<W: World> Session<W> {
             return Understood::Answer(answer);
         }
         let fields = std::mem::take(&mut answer.head.headers);
-        let body = match passing::content::<W>(answer).await {
+        let body = match Box::pin(passing::content::<W>(answer)).await {
             Ok(Content::Whole(body)) => body,
             // No server says that a session is gone at such length, nor in half an answer.
             Ok(Content::More(_)) | Err(_) => Bytes::new(),

@@ -27,7 +27,7 @@ use crate::upstream::{Cause, Client, Deadline, Incoming, Outgoing, SendError};
 const BEGINNINGS_AT_ONCE_MAX: usize = 16;
 
 /// An answer of a backend in this world.
-pub(crate) type BackendAnswer<W> = Incoming<<<W as World>::Net as Net>::Io>;
+pub(crate) type BackendAnswer<W> = Box<Incoming<<<W as World>::Net as Net>::Io>>;
 
 /// One upstream.
 pub struct Pool<W: World> {
@@ -170,10 +170,10 @@ impl<W: World> Pool<W> {
         &self,
         replica: &Arc<Replica>,
         session: Option<&HeaderValue>,
-        request: &mut Request,
+        request: &Request,
         deadline: Deadline,
     ) -> Result<BackendAnswer<W>, SendError> {
-        headers::to_backend(&mut request.headers, replica.config(), session);
+        let origin = headers::own_origin(&request.headers, replica);
         let target = match &request.query {
             None => std::borrow::Cow::Borrowed(replica.path()),
             Some(query) => std::borrow::Cow::Owned(join(replica.path(), query)),
@@ -182,6 +182,11 @@ impl<W: World> Pool<W> {
             method: request.method.clone(),
             target: &target,
             headers: &request.headers,
+            withheld: headers::stays_here,
+            own: &[
+                origin.as_ref().map(|origin| ("origin", origin)),
+                session.map(|id| ("mcp-session-id", id)),
+            ],
             body: request.body.clone(),
         };
         let answer = self.client.send(replica, outgoing, deadline).await;
@@ -195,7 +200,7 @@ impl<W: World> Pool<W> {
         &self,
         from: IpAddr,
         session: Option<&HeaderValue>,
-        request: &mut Request,
+        request: &Request,
         deadline: Deadline,
     ) -> Result<(Seat, BackendAnswer<W>), Unanswered> {
         let asker = Asker {

@@ -4,6 +4,7 @@
 //! A client that goes away before the head cancels nothing: the exchange goes on without it (`Kept`).
 //! Next: `stream_task.rs`.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -41,10 +42,10 @@ pub(crate) async fn post<W: World>(
     let request = Request::of(call);
     match said {
         // Not JSON-RPC: the backend's to judge.
-        Said::Unreadable | Said::Nothing => plain(relay, session, request).await,
+        Said::Unreadable | Said::Nothing => Box::pin(plain(relay, session, request)).await,
         Said::Initialize { id } => {
-            let ids = vec![id];
-            execute(relay, session, (request, Asks::Other), Asking { ids, agent }).await
+            let asking = Asking { ids: vec![id], agent };
+            Box::pin(execute(relay, session, (request, Asks::Other), asking)).await
         }
         Said::Requests { ids, note } => {
             let asks = note.asks();
@@ -52,7 +53,7 @@ pub(crate) async fn post<W: World>(
             execute(relay, session, (request, asks), Asking { ids, agent }).await
         }
         Said::Notices { cancelled } => {
-            let answer = notify(relay, session, request).await;
+            let answer = Box::pin(notify(relay, session, request)).await;
             if let Some(id) = cancelled {
                 session.cancelled(&id);
             }
@@ -155,8 +156,12 @@ async fn execute<W: World>(
         let why = NotExecuted::Overloaded;
         return Answer::Refused(Refused::NotExecuted { ids, why });
     }
-    let sending = session.call(relay, &mut request, asks);
-    let Some((generation, sent)) = relay.running.within(sending).await else {
+    // Pinned here: what is handed on by value is copied whole, and it is large.
+    let sent = {
+        let sending = pin!(session.call(relay, &mut request, asks));
+        relay.running.within(sending).await
+    };
+    let Some((generation, sent)) = sent else {
         let reason = Reason::OwnerLost;
         return Answer::Refused(Refused::OutcomeUnknown { ids, reason });
     };
@@ -187,15 +192,13 @@ async fn execute<W: World>(
         }
     };
     if incoming.head.status.is_success() && headers::is_event_stream(&incoming.head.headers) {
-        return stream(
+        let agent = asking.agent;
+        return Box::pin(stream(
             relay,
             session,
             (incoming, generation),
-            Asking {
-                ids,
-                agent: asking.agent,
-            },
-        )
+            Asking { ids, agent },
+        ))
         .await;
     }
     match passing::pass(incoming).await {

@@ -286,11 +286,11 @@ async fn attempts<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>) ->
 
 /// The old backend may still hold the session: it is told that nobody comes back.
 async fn take_leave<W: World>(session: &Session<W>, old: &Home) {
-    let mut request = Request::own(Method::DELETE, session.own_fields(), Bytes::new());
+    let request = Request::own(Method::DELETE, session.own_fields(), Bytes::new());
     let deadline = Deadline::after(LAST_WORDS_MAX);
     let told = session
         .pool
-        .send_once(&old.replica, old.backend_id.as_ref(), &mut request, deadline);
+        .send_once(&old.replica, old.backend_id.as_ref(), &request, deadline);
     if told.await.is_err() {
         debug!(session = %session.label(), "the old backend was not told that a session was left");
     }
