@@ -82,7 +82,7 @@ impl<W: World> Relay<W> {
         let ids = said.into_ids();
         let from = call.peer;
         match pool
-            .send_any(from, None, &mut Request::of(call), Deadline::Never)
+            .send_any(from, None, &Request::of(call), Deadline::Never)
             .await
         {
             Ok((_, incoming)) => passing::untouched(incoming),

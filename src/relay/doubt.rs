@@ -141,13 +141,13 @@ async fn ping<W: World>(
     let id = RequestId::from_raw(PING_ID).map_err(|_| Unanswered::TimedOut)?;
     let mut fields = session.own_fields();
     fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let mut request = Request::own(Method::POST, fields, Bytes::from(refusal::ping(&id)));
+    let request = Request::own(Method::POST, fields, Bytes::from(refusal::ping(&id)));
     let answer = session
         .pool
         .send_once(
             &home.replica,
             home.backend_id.as_ref(),
-            &mut request,
+            &request,
             Deadline::after(wait),
         )
         .await?;

@@ -68,6 +68,11 @@ impl WholeAnswer {
         self.status
     }
 
+    /// How long its body is, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.body.len()
+    }
+
     /// Reads an answer whole.
     ///
     /// # Errors
@@ -148,8 +153,8 @@ impl<W: World> Session<W> {
                 sent.map_err(|error| self.unanswered(&home, error))
             } else {
                 // Any replica takes any request: there is nothing that only one of them knows.
-                let sent = self.pool.send_any(NOBODY, own, request, Deadline::Never).await;
-                sent.map(|(_, answer)| answer)
+                let sending = self.pool.send_any(NOBODY, own, request, Deadline::Never);
+                Box::pin(sending).await.map(|(_, answer)| answer)
             };
             let answer = match answered {
                 Ok(answer) => answer,

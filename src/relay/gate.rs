@@ -151,7 +151,13 @@ impl<W: World> Session<W> {
         fields
     }
 
-    fn standing(&self, shown: &Shown, now: Millis) -> Standing {
+    /// Whether what a request shows is another principal's.
+    pub(crate) fn is_strangers(&self, relay: &Relay<W>, fields: &HeaderMap) -> bool {
+        let shown = self.shown(relay, fields);
+        self.standing_of(&shown, relay.now()) == Standing::Stranger
+    }
+
+    fn standing_of(&self, shown: &Shown, now: Millis) -> Standing {
         let rule = self.pool.config.session.resume_principal;
         self.record().beside.credentials.standing(shown, rule, now)
     }
@@ -234,7 +240,7 @@ pub(crate) async fn admit<W: World>(
     patience: Duration,
 ) -> Admitted {
     let shown = session.shown(relay, fields);
-    match session.standing(&shown, relay.now()) {
+    match session.standing_of(&shown, relay.now()) {
         Standing::Accepted => return Admitted::Yes,
         Standing::Stranger => {
             info!(session = %session.label(), "another principal asked for a session's streams");

@@ -67,11 +67,8 @@ pub(crate) async fn initialize<W: World>(
     let limit = pool.config.exchange.initialize_max;
     let from = call.peer;
     let opener = Presented::of(relay.keys.current(), &pool.credentials, &call.headers);
-    let mut request = Request::of(call);
-    let (seat, incoming) = match pool
-        .send_any(from, None, &mut request, Deadline::after(limit))
-        .await
-    {
+    let request = Request::of(call);
+    let (seat, incoming) = match pool.send_any(from, None, &request, Deadline::after(limit)).await {
         Ok(found) => found,
         Err(why) => return Answer::Refused(refused(why)),
     };

@@ -2,7 +2,7 @@
 //! Law: one task owns a stream; a session is a record behind a leaf lock; nothing else is shared.
 //! What it takes from outside is one parameter, `World`; what it gives is `answer::Serve`.
 //! Reading order: `answer.rs`, `dispatch.rs`, `repeat.rs`, `post.rs`, `stream_task.rs`, `gate.rs`, `get.rs`, `ask.rs`,
-//! `turn.rs`, `outcome.rs`.
+//! `turn.rs`, `outcome.rs`; then `standing.rs`, `doubt.rs`, `recover.rs`.
 //! Next: `answer.rs`.
 
 use std::sync::Arc;

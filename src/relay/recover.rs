@@ -254,7 +254,11 @@ async fn attempts<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>) ->
             }
             Attempt::Never(why) => return Err(Over::Hopeless(why)),
         }
-        let renewal = renew::renew(relay, session).await;
+        let renewal = {
+            // Waited for while this task is small: a crowd of sessions may be lost at one moment.
+            let _few = session.pool.few_at_a_time().await;
+            Box::pin(renew::renew(relay, session)).await
+        };
         let now = relay.now();
         match renewal {
             Renewal::Nobody => session.standing.look(|losses| losses.unreached(now)),
@@ -288,11 +292,11 @@ async fn attempts<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>) ->
 
 /// The old backend may still hold the session: it is told that nobody comes back.
 async fn take_leave<W: World>(session: &Session<W>, old: &Home) {
-    let mut request = Request::own(Method::DELETE, session.own_fields(), Bytes::new());
+    let request = Request::own(Method::DELETE, session.own_fields(), Bytes::new());
     let deadline = Deadline::after(LAST_WORDS_MAX);
     let told = session
         .pool
-        .send_once(&old.replica, old.backend_id.as_ref(), &mut request, deadline);
+        .send_once(&old.replica, old.backend_id.as_ref(), &request, deadline);
     if told.await.is_err() {
         debug!(session = %session.label(), "the old backend was not told that a session was left");
     }

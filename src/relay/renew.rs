@@ -64,14 +64,13 @@ pub(crate) async fn renew<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session
         return Renewal::Hopeless(Hopeless::NotRemembered);
     };
     let pool = &session.pool;
-    let _few = pool.few_at_a_time().await;
     let limit = pool.config.exchange.initialize_max;
     let mut fields = said_by(session);
     // The revision is negotiated by this request; nothing stands yet.
     fields.remove(headers::PROTOCOL_VERSION);
     let body = Bytes::copy_from_slice(opening.request());
-    let mut request = Request::own(Method::POST, fields, body);
-    let sent = pool.send_any(NOBODY, None, &mut request, Deadline::after(limit));
+    let request = Request::own(Method::POST, fields, body);
+    let sent = pool.send_any(NOBODY, None, &request, Deadline::after(limit));
     let (seat, incoming) = match sent.await {
         Ok(found) => found,
         Err(Unanswered::NoReplica | Unanswered::NotSent(_)) => return Renewal::Nobody,
@@ -113,6 +112,7 @@ async fn refused<W: World>(incoming: BackendAnswer<W>) -> Renewal {
     match incoming.head.status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => WholeAnswer::read::<W>(incoming)
             .await
+            .filter(|answer| answer.bytes() <= STEP_BYTES_MAX)
             .map_or(Renewal::Failed, Renewal::Denied),
         StatusCode::TOO_MANY_REQUESTS
         | StatusCode::BAD_GATEWAY
@@ -182,11 +182,11 @@ async fn say<W: World>(
     (session, replica, signs): (&Arc<Session<W>>, &Arc<Replica>, &Signs),
     body: Vec<u8>,
 ) -> Option<StatusCode> {
-    let mut request = Request::own(Method::POST, said_by(session), Bytes::from(body));
+    let request = Request::own(Method::POST, said_by(session), Bytes::from(body));
     let deadline = Deadline::after(STEP_MAX);
     let sent = session
         .pool
-        .send_once(replica, signs.backend_id.as_ref(), &mut request, deadline);
+        .send_once(replica, signs.backend_id.as_ref(), &request, deadline);
     let answer = sent.await.ok()?;
     let status = answer.head.status;
     let _ = timeout(STEP_MAX, answer.body.collect(STEP_BYTES_MAX)).await;
@@ -209,11 +209,11 @@ fn said_by<W: World>(session: &Session<W>) -> HeaderMap {
 
 /// Ends a session at a backend that was begun in vain.
 pub(crate) async fn end<W: World>(session: &Session<W>, replica: &Arc<Replica>, signs: &Signs) {
-    let mut request = Request::own(Method::DELETE, said_by(session), Bytes::new());
+    let request = Request::own(Method::DELETE, said_by(session), Bytes::new());
     let deadline = Deadline::after(STEP_MAX);
     let told = session
         .pool
-        .send_once(replica, signs.backend_id.as_ref(), &mut request, deadline);
+        .send_once(replica, signs.backend_id.as_ref(), &request, deadline);
     if told.await.is_err() {
         debug!(session = %session.label(), "a backend was not told that a session was begun in vain");
     }

@@ -133,8 +133,12 @@ impl Standing {
 
     /// A connection of the session's to its backend broke: the next request asks first whether the session is known.
     pub(crate) fn doubt(&self) {
-        self.slow().doubted.store(true, Ordering::SeqCst);
-        self.unclear.store(true, Ordering::SeqCst);
+        let slow = self.slow();
+        // Under the lock, so that nobody who looks at it all calls it clear in between.
+        self.look(|_| {
+            slow.doubted.store(true, Ordering::SeqCst);
+            self.unclear.store(true, Ordering::SeqCst);
+        });
     }
 
     /// A tool is called.
@@ -212,7 +216,7 @@ impl Standing {
             standing: self,
             turn: None,
         };
-        if slow.in_line.fetch_add(1, Ordering::SeqCst) >= WAITING_MAX {
+        if self.look(|_| slow.in_line.fetch_add(1, Ordering::SeqCst)) >= WAITING_MAX {
             return Err(NotExecuted::Overloaded);
         }
         let mut turn = std::pin::pin!(slow.line.lock());
@@ -300,7 +304,10 @@ impl<W: World> Session<W> {
                 .credentials
                 .recognise(&self.pool.credentials, fields)
         };
-        if newest.is_none() && self.standing.slow().tried().as_ref() != Some(&offer) {
+        if newest.is_none()
+            && self.standing.slow().tried().as_ref() != Some(&offer)
+            && !self.is_strangers(relay, fields)
+        {
             // The same one is asked with again in its own time.
             self.standing.offer(offer);
         }

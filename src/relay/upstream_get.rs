@@ -14,6 +14,7 @@ use crate::pure::session::LossCause;
 use crate::pure::stream::admission::{Next, Refusal};
 use crate::pure::stream::trail::Known;
 use crate::relay::birth::REOPEN_CAP;
+use crate::relay::doubt;
 use crate::relay::source::Source;
 use crate::relay::stream_task::StreamTask;
 use crate::relay::turn::told_after;
@@ -60,7 +61,11 @@ impl<W: World> StreamTask<W> {
 
     /// It is time to ask the backend again: it is asked, unless nobody is there to be asked.
     pub(crate) fn ask_if_healthy(&mut self, now: Millis) {
-        match (self.session.replica().condition(), &self.name) {
+        let home = self.session.home();
+        if home.replica.condition() == Condition::Unhealthy {
+            doubt::look_into(&self.relay, &self.session, &home);
+        }
+        match (home.replica.condition(), &self.name) {
             (Condition::Unhealthy, StreamName::Get) if self.is_pinned() => self.reopen_later(now),
             (Condition::Unhealthy, StreamName::Post(_)) if self.is_pinned() => self.ask_later(now),
             (Condition::Healthy | Condition::Unhealthy, StreamName::Get | StreamName::Post(_)) => {
