@@ -2,6 +2,7 @@
 //! Law: one task owns a stream; a session is a record behind a leaf lock; nothing else is shared.
 //! What it takes from outside is one parameter, `World`; what it gives is `answer::Serve`.
 //! Reading order: `answer.rs`, `dispatch.rs`, `post.rs`, `stream_task.rs`, `get.rs`, `ask.rs`, `turn.rs`, `outcome.rs`.
+//! The backend's side: `upstream_get.rs`, `pursue.rs` (polls), `reattach.rs` (proofs), `asks.rs`, `tend.rs`.
 //! Next: `answer.rs`.
 
 use std::sync::Arc;
