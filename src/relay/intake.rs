@@ -12,7 +12,7 @@ use crate::pure::isolation::{Isolation, Restored};
 use crate::pure::limits::SERVER_REQUESTS_MAX;
 use crate::pure::log::{EndMark, Entry, Full, Millis, Span, TakenBy};
 use crate::pure::overlap::{Overlap, Proof, Said};
-use crate::pure::rpc::{EventKind, RequestId, classify_event};
+use crate::pure::rpc::{EventKind, RequestId, begins_a_notification, classify_event};
 use crate::pure::sse::{Block, Text};
 use crate::pure::stream::admission::{Had, News};
 use crate::pure::stream::life::backend_ping;
@@ -81,6 +81,14 @@ impl<L: StreamLog> Intake<'_, L> {
                 };
             }
         };
+        if block.event.is_empty()
+            && begins_a_notification(text.as_bytes())
+            && matches!(self.prior, Prior::Nothing)
+            && !self.life.is_over()
+        {
+            // What almost every event is, and what `Life` would say of it.
+            return self.append(EndMark::Open, block, text);
+        }
         let restored = self.isolation.map(|isolation| isolation.answer(text.as_bytes()));
         let text = match &restored {
             None | Some(Restored::Unchanged) => text,

@@ -4,6 +4,7 @@
 //! A client that goes away before the head cancels nothing: the exchange goes on without it (`Kept`).
 //! Next: `stream_task.rs`.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -19,7 +20,7 @@ use crate::relay::answer::{Answer, Call, NotExecuted, Refused};
 use crate::relay::birth::{Beginning, Place};
 use crate::relay::exchange::Sent;
 use crate::relay::headers;
-use crate::relay::isolated;
+use crate::relay::isolated::{self, Unfit};
 use crate::relay::passing::{self, Passing};
 use crate::relay::pool::{BackendAnswer, Request, Unanswered};
 use crate::relay::said::Said;
@@ -42,15 +43,18 @@ pub(crate) async fn post<W: World>(
     request.body = session.outward(request.body);
     match said {
         // Not JSON-RPC: the backend's to judge.
-        Said::Unreadable | Said::Nothing => plain(relay, session, request).await,
-        Said::Initialize { id } => execute(relay, session, request, Asking { ids: vec![id], agent }).await,
+        Said::Unreadable | Said::Nothing => Box::pin(plain(relay, session, request)).await,
+        Said::Initialize { id } => {
+            let asking = Asking { ids: vec![id], agent };
+            Box::pin(execute(relay, session, request, asking)).await
+        }
         Said::Requests { ids, note } => {
             session.note(note);
             execute(relay, session, request, Asking { ids, agent }).await
         }
         Said::Notices { cancelled, answered } => {
             session.client_answered(&answered);
-            let answer = notify(relay, session, request).await;
+            let answer = Box::pin(notify(relay, session, request)).await;
             if let Some(id) = cancelled {
                 session.cancelled(&id);
             }
@@ -138,29 +142,28 @@ async fn execute<W: World>(
         let why = NotExecuted::Overloaded;
         return Answer::Refused(Refused::NotExecuted { ids, why });
     }
-    let began = match upgrade::upgrades_after(session, &request) {
-        None => relay
-            .running
-            .within(session.send(relay, request))
-            .await
-            .map(Began::Answered),
+    let agent = asking.agent;
+    let sent = match upgrade::upgrades_after(session, &request) {
+        None => {
+            // Pinned here: what is handed on by value is copied whole, and it is large.
+            let sending = pin!(session.send(relay, request));
+            relay.running.within(sending).await
+        }
         Some(after) => {
-            relay
-                .running
-                .within(upgrade::send(relay, session, request, after))
-                .await
+            let mut sending = Box::pin(upgrade::send(relay, session, request, after));
+            match relay.running.within(sending.as_mut()).await {
+                Some(Began::Answered(sent)) => Some(sent),
+                Some(Began::Slow(source)) => {
+                    let head = HeaderMap::new();
+                    return Box::pin(stream(relay, session, (head, source), Asking { ids, agent })).await;
+                }
+                None => None,
+            }
         }
     };
-    let agent = asking.agent;
-    let sent = match began {
-        Some(Began::Answered(sent)) => sent,
-        Some(Began::Slow(source)) => {
-            return stream(relay, session, (HeaderMap::new(), source), Asking { ids, agent }).await;
-        }
-        None => {
-            let reason = Reason::OwnerLost;
-            return Answer::Refused(Refused::OutcomeUnknown { ids, reason });
-        }
+    let Some(sent) = sent else {
+        let reason = Reason::OwnerLost;
+        return Answer::Refused(Refused::OutcomeUnknown { ids, reason });
     };
     let incoming = match sent {
         Ok(Sent::Answer(incoming)) => incoming,
@@ -183,12 +186,31 @@ async fn execute<W: World>(
     if incoming.head.status.is_success() && headers::is_event_stream(&incoming.head.headers) {
         let (head, body) = incoming.into_events(session.pool.config.stream.event_bytes_max);
         let source = Source::Reading(Box::new(body));
-        return stream(relay, session, (head.headers, source), Asking { ids, agent }).await;
+        return Box::pin(stream(
+            relay,
+            session,
+            (head.headers, source),
+            Asking { ids, agent },
+        ))
+        .await;
     }
     if let Some(answer) = translated::error(session, &ids, incoming.head.status) {
         return answer;
     }
-    match isolated::pass(session, incoming).await {
+    whole(session, incoming, ids).await
+}
+
+/// An answer that is no stream, with the client's own ids.
+async fn whole<W: World>(
+    session: &Session<W>,
+    incoming: BackendAnswer<W>,
+    ids: Vec<RequestId>,
+) -> Answer<Passing<W>> {
+    let passed = match &session.isolation {
+        None => passing::pass(incoming).await.map_err(Unfit::Body),
+        Some(isolation) => Box::pin(isolated::pass(session, isolation, incoming)).await,
+    };
+    match passed {
         Ok(answer) => answer,
         Err(error) => {
             debug!(session = %session.label(), %error, "backend's answer broke off");
