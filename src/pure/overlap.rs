@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::pure::continuity::{Continuity, First, Observation, Place, Point, Window, classify};
 use crate::pure::epoch::Reason;
 use crate::pure::rpc;
+use crate::pure::stream::life::backend_ping;
 use crate::pure::stream::trail::Stand;
 
 /// What an event says, told in 32 bytes: two events of one digest say the same. Of JSON it is the value that counts,
@@ -124,6 +125,8 @@ impl Overlap {
             self.next += 1;
         } else if skips && is(1) {
             self.next = 2;
+        } else if backend_ping(&rpc::classify_event(data)).is_some() {
+            // One that the proxy answered itself is not in the log. It says nothing, so nothing is lost with it.
         } else {
             self.proof = if self.next > 0 || (skips && self.held.len() == 1) {
                 Proof::Incomplete
@@ -225,6 +228,27 @@ mod tests {
         );
         check(FROM_CURSOR, r#"1={"a":1}"#, r#"1={"a":2}"#, Proof::Other, "");
         check(FROM_CURSOR, r#"1=[1,2]"#, r#"1=[2,1]"#, Proof::Other, "");
+    }
+
+    #[test]
+    fn a_ping_that_was_not_logged_may_stand_between() {
+        let ping = r#"9={"jsonrpc":"2.0","id":4,"method":"ping"}"#;
+        check(
+            FROM_CURSOR,
+            "1=a 2=b",
+            &format!("1=a {ping} 2=b 3=c"),
+            Proof::Whole,
+            "3=c",
+        );
+        check(FROM_EVENT, "1=a 2=b", &format!("{ping} 2=b"), Proof::Whole, "");
+        // One that was logged must come like any event.
+        check(
+            FROM_CURSOR,
+            &format!("1=a {ping} 2=b"),
+            "1=a 2=b",
+            Proof::Incomplete,
+            "",
+        );
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::pure::epoch::Seq;
 use crate::pure::limits::SERVER_REQUESTS_MAX;
 use crate::pure::overlap::Digest;
 use crate::pure::refusal;
-use crate::pure::rpc::RequestId;
+use crate::pure::rpc::{self, EventKind, RequestId};
 use crate::pure::stream::ClientAnswer;
 use crate::relay::Relay;
 use crate::relay::exchange::CANCEL_MAX;
@@ -25,7 +25,7 @@ use crate::relay::mailbox::Command;
 use crate::relay::pool::Request;
 use crate::relay::session::Session;
 use crate::relay::stream_task::StreamTask;
-use crate::relay::turn::told_after;
+use crate::relay::turn::{Told, told_after};
 use crate::relay::world::World;
 use crate::store::StreamLog;
 use crate::upstream::Deadline;
@@ -118,12 +118,35 @@ impl<W: World> StreamTask<W> {
         debug!(session = %self.session.label(), stream = %self.name, %at, ?struck, "client answered its backend");
     }
 
+    /// The last event that was told is a request of the backend's that was told before, in another epoch.
+    pub(crate) fn client_is_asked_again(&mut self, id: &RequestId) {
+        self.life.placed(
+            id,
+            Seq::new(self.counts.last_pushed().get() + self.spill.len() as u64),
+        );
+    }
+
     /// Nobody will answer what the backend asked on this stream: it is told so. The requests that it concerns.
-    pub(crate) fn answer_for_client(&mut self) -> Vec<RequestId> {
-        let unanswered = self.life.withdraw_pending();
+    /// It is asked some of them again; those stay its own to answer.
+    pub(crate) fn answer_for_client(&mut self, asked_again: &[RequestId]) -> Vec<RequestId> {
+        let unanswered = self.life.withdraw_pending(asked_again);
         for id in &unanswered {
             self.answer_backend(refusal::client_away(id));
         }
         unanswered
+    }
+}
+
+/// The request of the backend's that an event is, if it is one.
+pub(crate) fn request_of(told: &Told) -> Option<RequestId> {
+    match rpc::classify_event(&told.data) {
+        EventKind::Request { id, method: _ } if told.event.is_empty() || *told.event == *b"message" => {
+            Some(id)
+        }
+        EventKind::Request { .. }
+        | EventKind::Notification
+        | EventKind::Response(_)
+        | EventKind::Batch(_)
+        | EventKind::Other => None,
     }
 }

@@ -84,6 +84,15 @@ impl<L: StreamLog> Intake<'_, L> {
                 };
             }
         };
+        if block.event.is_empty()
+            && begins_a_notification(text.as_bytes())
+            && matches!(self.prior, Prior::Nothing)
+            && self.generation == Generation::FIRST
+            && !self.life.is_over()
+        {
+            // What almost every event is, and what `Life` would say of it.
+            return self.append(EndMark::Open, block, text);
+        }
         let restored = self.isolation.map(|isolation| isolation.answer(text.as_bytes()));
         let text = match &restored {
             None | Some(Restored::Unchanged) => text,
@@ -108,10 +117,6 @@ impl<L: StreamLog> Intake<'_, L> {
                 Said::News => {}
                 Said::Nothing => return self.counts.drop(Dropped::Repeated),
             },
-        }
-        if block.event.is_empty() && begins_a_notification(text.as_bytes()) && !self.life.is_over() {
-            // What almost every event is, and what `Life` would say of it.
-            return self.append(EndMark::Open, block, text);
         }
         let kind = classify_event(text.as_bytes());
         if self.client == Presence::Away

@@ -9,7 +9,7 @@ use std::fmt;
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 
-use crate::pure::isolation::Restored;
+use crate::pure::isolation::{Isolation, Restored};
 use crate::relay::answer::Answer;
 use crate::relay::headers;
 use crate::relay::passing::{self, Passing};
@@ -52,12 +52,12 @@ impl<W: World> Session<W> {
 /// [`Unfit`]; nothing was passed on yet.
 pub(crate) async fn pass<W: World>(
     session: &Session<W>,
+    isolation: &Isolation,
     mut incoming: BackendAnswer<W>,
 ) -> Result<Answer<Passing<W>>, Unfit> {
-    let isolation = match &session.isolation {
-        Some(isolation) if !headers::is_event_stream(&incoming.head.headers) => isolation,
-        Some(_) | None => return passing::pass(incoming).await.map_err(Unfit::Body),
-    };
+    if headers::is_event_stream(&incoming.head.headers) {
+        return passing::pass(incoming).await.map_err(Unfit::Body);
+    }
     let status = incoming.head.status;
     let mut head = headers::to_client(std::mem::take(&mut incoming.head.headers));
     head.remove(CONTENT_LENGTH);

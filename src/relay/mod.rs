@@ -3,6 +3,7 @@
 //! What it takes from outside is one parameter, `World`; what it gives is `answer::Serve`.
 //! Reading order: `answer.rs`, `dispatch.rs`, `repeat.rs`, `post.rs`, `stream_task.rs`, `gate.rs`, `get.rs`, `ask.rs`,
 //! `turn.rs`, `outcome.rs`; then `standing.rs`, `doubt.rs`, `recover.rs`.
+//! The backend's side: `upstream_get.rs`, `pursue.rs` (polls), `reattach.rs` (proofs), `asks.rs`, `tend.rs`.
 //! Next: `answer.rs`.
 
 use std::sync::Arc;

@@ -271,7 +271,7 @@ impl<W: World> StreamTask<W> {
             return;
         }
         info!(session = %self.session.label(), stream = %self.name, "stream without a client expired");
-        self.answer_for_client();
+        self.answer_for_client(&[]);
         if matches!(self.name, StreamName::Post(_)) {
             self.session.cancel_upstream(&self.relay, self.life.open_ids());
         }

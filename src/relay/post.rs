@@ -22,7 +22,7 @@ use crate::relay::answer::{Answer, Call, NotExecuted, Refused};
 use crate::relay::birth::{Beginning, Place};
 use crate::relay::exchange::Sent;
 use crate::relay::headers;
-use crate::relay::isolated;
+use crate::relay::isolated::{self, Unfit};
 use crate::relay::passing::{self, Passing};
 use crate::relay::pool::{BackendAnswer, Request, Unanswered};
 use crate::relay::refuse::{self, Refusing};
@@ -222,7 +222,20 @@ async fn execute<W: World>(
     if let Some(answer) = translated::error(session, &ids, incoming.head.status) {
         return answer;
     }
-    match isolated::pass(session, incoming).await {
+    whole(session, incoming, ids).await
+}
+
+/// An answer that is no stream, with the client's own ids.
+async fn whole<W: World>(
+    session: &Session<W>,
+    incoming: BackendAnswer<W>,
+    ids: Vec<RequestId>,
+) -> Answer<Passing<W>> {
+    let passed = match &session.isolation {
+        None => passing::pass(incoming).await.map_err(Unfit::Body),
+        Some(isolation) => Box::pin(isolated::pass(session, isolation, incoming)).await,
+    };
+    match passed {
         Ok(answer) => answer,
         Err(error) => {
             debug!(session = %session.label(), %error, "backend's answer broke off");

@@ -15,9 +15,11 @@ use crate::pure::epoch::{Epoch, EpochEnd, Reason, Seq, Tombstone};
 use crate::pure::event_id::IdPrefix;
 use crate::pure::log::{Millis, Position, Slices, View};
 use crate::pure::resume::Again;
+use crate::pure::rpc::RequestId;
 use crate::pure::sse::{Block, Decoder};
 use crate::pure::stream::Agent;
 use crate::pure::stream::attach::Presented;
+use crate::relay::asks;
 use crate::relay::headers::Verdict;
 use crate::relay::mailbox::Reply;
 use crate::relay::stream_task::{LogOf, Phase, StreamTask};
@@ -147,12 +149,20 @@ impl<W: World> StreamTask<W> {
         self.counts.begin_epoch();
         self.backend.trail.begin_epoch();
         self.gap = self.gap_until_it_stands();
-        let pending = self.answer_for_client();
-        self.tell(self.session.resync(reason, epoch, (self.agent, &pending)), now);
-        self.tell(again, now);
+        let mut again = again;
         if reason == Reason::BackendLost {
-            // They were withdrawn with the rest.
-            self.life.forget_pending();
+            // What the lost backend asked nobody waits for.
+            again.retain(|told| asks::request_of(told).is_none());
+        }
+        let asked_again: Vec<RequestId> = again.iter().filter_map(asks::request_of).collect();
+        let pending = self.answer_for_client(&asked_again);
+        self.tell(self.session.resync(reason, epoch, (self.agent, &pending)), now);
+        for told in again {
+            let request = asks::request_of(&told);
+            self.tell(vec![told], now);
+            if let Some(id) = request {
+                self.client_is_asked_again(&id);
+            }
         }
         match waiting {
             Some((presented, waiting)) => {

@@ -4,7 +4,7 @@
 
 use crate::backend::Backend;
 use crate::proxy::Proxy;
-use crate::session::{Session, epoch_of, json, message, note, position, primed, result, verdict};
+use crate::session::{Session, epoch_of, json, message, note, position, primed, result, resync, verdict};
 
 const ELICIT: &str =
     r#"{"jsonrpc":"2.0","id":"s1","method":"elicitation/create","params":{"message":"sure?"}}"#;
@@ -216,4 +216,42 @@ fn a_ping_of_the_backends_is_always_answered() {
         session.client_left(&proxy);
         backend.park(exchange);
     }
+}
+
+/// A reset withdraws what nobody will answer; what the client is asked again in the new epoch is still its to answer.
+#[test]
+fn a_reset_asks_again_or_withdraws() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &[]);
+    let session = Session::open(&proxy, &backend);
+    let (mut client, mut standing) = session.listening(&backend);
+    standing.event(&note(1));
+    message(&mut client, &note(1));
+    client.cut();
+    session.client_left(&proxy);
+    standing.event(ELICIT);
+    session.is_alive(&backend);
+    // Without a cursor: what was surely not had comes again, and is not withdrawn.
+    let mut client = session.get();
+    assert_eq!(verdict(&client.head()), "reset cursor_unknown");
+    primed(&mut client);
+    resync(&mut client, "cursor_unknown");
+    let mut asked = client.event();
+    if asked.data() == note(1) {
+        asked = client.event();
+    }
+    assert_eq!(asked.data(), ELICIT);
+    assert!(backend.is_silent(), "nobody answered for the client");
+    answers(&session, &backend, r#""s1""#);
+    standing.event(&note(2));
+    message(&mut client, &note(2));
+    // It is answered: in the new epoch too it is not shown again.
+    client.cut();
+    session.client_left(&proxy);
+    let before = crate::session::at_position(asked.id(), &(position(asked.id()).0 - 1).to_string());
+    let mut client = session.resume(&before);
+    assert!(verdict(&client.head()).starts_with("resumed "));
+    primed(&mut client);
+    assert_eq!(json(&client.event())["method"], "notifications/cancelled");
+    message(&mut client, &note(2));
 }

@@ -231,15 +231,15 @@ impl Life {
         }
     }
 
-    /// Nobody waits for the client's answers any more: the requests that had none.
-    pub fn withdraw_pending(&mut self) -> Vec<RequestId> {
-        self.places.clear();
-        std::mem::take(&mut self.pending)
-    }
-
-    /// The backend's requests died with its session; they have been withdrawn.
-    pub fn forget_pending(&mut self) {
-        self.pending.clear();
+    /// Nobody waits for the client's answers any more, but to these requests, which it is asked again: those that had
+    /// none. Where the others stand now is not known yet.
+    pub fn withdraw_pending(&mut self, asked_again: &[RequestId]) -> Vec<RequestId> {
+        let (kept, withdrawn) = std::mem::take(&mut self.pending)
+            .into_iter()
+            .partition(|id| asked_again.contains(id));
+        self.pending = kept;
+        self.places = vec![None; self.pending.len()];
+        withdrawn
     }
 
     /// The stream goes on from another connection to the backend, by proof (wire contract, section 8).
@@ -511,7 +511,12 @@ mod tests {
         assert_eq!(life.client_answered(&id("2")), ClientAnswer::Unexpected);
         assert_eq!(life.pending_ids()[0], id("3"));
         assert_eq!(life.client_answered(&id("3")), expected(None));
-        assert_eq!(life.withdraw_pending().len(), SERVER_REQUESTS_MAX - 2);
+        let withdrawn = life.withdraw_pending(&[id("5"), id("6000")]);
+        assert_eq!(
+            (withdrawn.len(), withdrawn.contains(&id("5"))),
+            (SERVER_REQUESTS_MAX - 3, false)
+        );
+        assert_eq!(life.client_answered(&id("5")), expected(None));
         assert!(life.pending_ids().is_empty());
     }
 

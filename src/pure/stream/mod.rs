@@ -1,6 +1,7 @@
 //! One stream's life, as facts and decisions: what an event does, who receives it, what a reset says.
 //! Law: exactly one response or error for each request; what is not passed on is dropped by name and counted.
 //! Absent on purpose: bytes and positions in the log (`../log/`), and the task that drives all this (`relay/`).
+//! The backend's side: `trail.rs` (its ids), `pursuit.rs` (asking it again), `admission.rs` (its refusals).
 //! Next: `life.rs`, then `attach.rs`, `reset.rs`.
 
 pub mod admission;
