@@ -51,6 +51,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("hyper_util", &["admin", "downstream"]),
     ("libc", &["net"]),
     ("memchr", &["*", "pure"]),
+    ("mimalloc", &["main"]),
     ("pingora_ketama", &["routing"]),
     ("prometheus_client", &["telemetry"]),
     ("rustls_native_certs", &["net"]),

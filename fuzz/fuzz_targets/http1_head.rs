@@ -47,7 +47,7 @@ fuzz_target!(|input: (u8, &[u8])| {
     let target = String::from_utf8_lossy(bytes);
     let mut out = Vec::new();
     let body = BodyLength::Exactly(u64::from(choice));
-    let request = RequestHead { method, target: &target, host: &target, headers: &head.headers, body };
+    let request = RequestHead { method, target: &target, host: &target, headers: &head.headers, withheld: |_| false, own: &[], body };
     write_request(&mut out, &request);
     let mut fields = [httparse::EMPTY_HEADER; 128];
     let mut request = httparse::Request::new(&mut fields);

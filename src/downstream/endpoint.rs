@@ -5,13 +5,14 @@
 //! Next: `body.rs`, `takeover.rs`.
 
 use std::convert::Infallible;
+use std::future::{Future, poll_fn};
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use http::{HeaderValue, Method, Request, Response, Version};
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -25,11 +26,8 @@ use crate::downstream::sink_http1::After;
 use crate::downstream::sink_http2;
 use crate::downstream::takeover::Takeover;
 use crate::downstream::tap::{Busy, Desk};
+use crate::pure::http1::hop::drop_hop_by_hop;
 use crate::relay::answer::{Answer, Call, Serve};
-
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 
 /// Which path is which upstream.
 #[derive(Debug)]
@@ -155,16 +153,16 @@ async fn answer<S: Serve>(
         return Err(Reject::MethodNotServed);
     }
     judge_lengths(&head.headers, desk)?;
-    strip_hop_by_hop(&mut head.headers);
+    drop_hop_by_hop(&mut head.headers);
     let limits = &front.limits;
-    let body = match tokio::time::timeout(
-        limits.body_timeout,
-        read_whole(body, limits.body_bytes_max, front.bodies.share()),
-    )
-    .await
-    {
-        Ok(read) => read?,
-        Err(_) => return Err(Reject::BodyTooSlow),
+    let mut reading = pin!(read_whole(body, limits.body_bytes_max, front.bodies.share()));
+    // Most bodies come with their head: no timer is made for them.
+    let body = match poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await {
+        Poll::Ready(read) => read?,
+        Poll::Pending => match tokio::time::timeout(limits.body_timeout, reading).await {
+            Ok(read) => read?,
+            Err(_) => return Err(Reject::BodyTooSlow),
+        },
     };
     let call = Call {
         method: head.method,
@@ -255,56 +253,22 @@ impl Pieces {
 
 /// An answer as a response. A stream can only be one of HTTP/2 here, or the answer to a HEAD, which has no body.
 fn reply<P>(answer: Answer<P>, busy: Busy) -> Response<AnswerBody<P>> {
-    match answer {
-        Answer::Whole(mut response) => {
-            strip_hop_by_hop(response.headers_mut());
-            response.map(|bytes| AnswerBody::new(Kind::Whole(bytes), busy))
-        }
-        Answer::Passing(mut response) => {
-            strip_hop_by_hop(response.headers_mut());
-            response.map(|body| AnswerBody::new(Kind::Passing(body), busy))
-        }
+    let mut response = match answer {
+        Answer::Whole(response) => response.map(|bytes| AnswerBody::new(Kind::Whole(bytes), busy)),
+        Answer::Passing(response) => response.map(|body| AnswerBody::new(Kind::Passing(body), busy)),
         Answer::Stream(opening) => {
             let (sink, body) = sink_http2::channel();
             opening.ticket.attach(Box::new(sink));
             let mut response = Response::new(AnswerBody::new(Kind::Stream(body), busy));
             *response.headers_mut() = opening.headers;
-            strip_hop_by_hop(response.headers_mut());
             response
         }
         Answer::Refused(refused) => {
             reject::refused(refused).map(|bytes| AnswerBody::new(Kind::Whole(bytes), busy))
         }
-    }
-}
-
-/// Removes what speaks of this hop only, and what `Connection` names (RFC 9110, section 7.6.1).
-fn strip_hop_by_hop(fields: &mut HeaderMap) {
-    // A constant would be made anew, and dropped, for every name that is looked at.
-    static HOP: [HeaderName; 9] = [
-        CONNECTION,
-        TRANSFER_ENCODING,
-        UPGRADE,
-        TE,
-        TRAILER,
-        EXPECT,
-        KEEP_ALIVE,
-        PROXY_CONNECTION,
-        HTTP2_SETTINGS,
-    ];
-    // Most requests have one of these at most: looking at the names is cheaper than nine look-ups.
-    if !fields.keys().any(|name| HOP.contains(name)) {
-        return;
-    }
-    let named: Vec<HeaderName> = fields
-        .get_all(CONNECTION)
-        .iter()
-        .flat_map(tokens)
-        .filter_map(|token| token.parse().ok())
-        .collect();
-    for name in named.iter().chain(HOP.iter()) {
-        fields.remove(name);
-    }
+    };
+    drop_hop_by_hop(response.headers_mut());
+    response
 }
 
 /// The tokens of a list field. One that is no text has none.
@@ -320,55 +284,6 @@ fn tokens(value: &HeaderValue) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hop_by_hop_fields_go() {
-        #[track_caller]
-        fn check(before: &[(&str, &str)], after: &[&str]) {
-            let mut fields = HeaderMap::new();
-            for (name, value) in before {
-                fields.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
-            }
-            strip_hop_by_hop(&mut fields);
-            let left: Vec<&str> = fields.keys().map(HeaderName::as_str).collect();
-            assert_eq!(left, after, "{before:?}");
-        }
-        check(&[("accept", "*/*"), ("host", "a")], &["accept", "host"]);
-        check(
-            &[
-                ("connection", "keep-alive"),
-                ("keep-alive", "timeout=5"),
-                ("x", "1"),
-            ],
-            &["x"],
-        );
-        check(
-            &[
-                ("connection", "close, X-Secret"),
-                ("connection", "y"),
-                ("x-secret", "1"),
-                ("y", "2"),
-            ],
-            &[],
-        );
-        check(
-            &[
-                ("te", "trailers"),
-                ("trailer", "z"),
-                ("upgrade", "h2c"),
-                ("http2-settings", "AA"),
-            ],
-            &[],
-        );
-        check(
-            &[
-                ("proxy-connection", "keep-alive"),
-                ("expect", "100-continue"),
-                ("z", "1"),
-            ],
-            &["z"],
-        );
-    }
 
     #[test]
     fn paths_match_whole() {

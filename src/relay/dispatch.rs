@@ -51,18 +51,18 @@ impl<W: World> Relay<W> {
     async fn answer(self: &Arc<Self>, upstream: usize, call: Call, said: Said) -> Answer<Passing<W>> {
         let pool = Arc::clone(&self.pools[upstream]);
         if is_stateless_era(&call.headers) {
-            return self.pass(&pool, call, said).await;
+            return Box::pin(self.pass(&pool, call, said)).await;
         }
         match call.method {
             Method::POST | Method::GET | Method::DELETE => {}
-            _ => return self.pass(&pool, call, said).await,
+            _ => return Box::pin(self.pass(&pool, call, said)).await,
         }
         if let Said::Initialize { id } = said {
             // A stale session id on `initialize` is dropped, not refused.
-            return initialize::initialize(self, &pool, call, id).await;
+            return Box::pin(initialize::initialize(self, &pool, call, id)).await;
         }
         match self.session_of(&pool, &call.headers) {
-            Carried::Nothing => self.pass(&pool, call, said).await,
+            Carried::Nothing => Box::pin(self.pass(&pool, call, said)).await,
             Carried::Gone => Answer::Refused(Refused::SessionGone),
             Carried::Live(session) => {
                 let busy = session.busy(self);
@@ -75,7 +75,7 @@ impl<W: World> Relay<W> {
                         })
                         .await
                     }
-                    Method::GET => get::get(self, &session, call).await,
+                    Method::GET => Box::pin(get::get(self, &session, call)).await,
                     _ => {
                         let relay = Arc::clone(self);
                         let ending = async move { delete::delete(&relay, &session, call).await };

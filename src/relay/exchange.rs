@@ -92,7 +92,8 @@ impl<W: World> Session<W> {
             self.pool.send_to(self.replica(), own, request).await?
         } else {
             // Any replica takes any request: there is nothing that only one of them knows.
-            self.pool.send_any(NOBODY, own, request, Deadline::Never).await?.1
+            let sending = self.pool.send_any(NOBODY, own, request, Deadline::Never);
+            Box::pin(sending).await?.1
         };
         self.judge(relay, answer).await
     }
@@ -104,12 +105,12 @@ impl<W: World> Session<W> {
     pub(crate) async fn send_once(
         &self,
         relay: &Arc<Relay<W>>,
-        mut request: Request,
+        request: Request,
         deadline: Deadline,
     ) -> Result<Sent<W>, Unanswered> {
         let answer = self
             .pool
-            .send_once(self.replica(), self.backend_id.as_ref(), &mut request, deadline)
+            .send_once(self.replica(), self.backend_id.as_ref(), &request, deadline)
             .await?;
         self.judge(relay, answer).await
     }
@@ -139,7 +140,7 @@ impl<W: World> Session<W> {
             return Ok(Sent::Answer(answer));
         }
         let fields = std::mem::take(&mut answer.head.headers);
-        let body = match passing::content::<W>(answer).await {
+        let body = match Box::pin(passing::content::<W>(answer)).await {
             Ok(Content::Whole(body)) => body,
             // No server says that a session is gone at such length, nor in half an answer.
             Ok(Content::More(_)) | Err(_) => Bytes::new(),

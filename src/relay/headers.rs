@@ -4,15 +4,15 @@
 //! Next: `post.rs`, `get.rs`.
 
 use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderName,
-    ORIGIN, USER_AGENT,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, ORIGIN,
+    USER_AGENT,
 };
 use http::{HeaderMap, HeaderValue};
 
-use crate::config::resolved::{Replica, Scheme};
 use crate::pure::stream::Agent;
 use crate::pure::verdict;
 pub(crate) use crate::pure::verdict::Verdict;
+use crate::routing::Replica;
 
 /// `Mcp-Session-Id`.
 pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -24,42 +24,19 @@ pub(crate) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-pro
 pub(crate) const CONTINUITY: HeaderName = HeaderName::from_static(verdict::FIELD);
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Makes a client's fields into what this replica's backend is sent, with the backend's own session id. In place, and
-/// as often as replicas are tried: what it makes for one it makes again into what another is sent.
-pub(crate) fn to_backend(headers: &mut HeaderMap, replica: &Replica, session: Option<&HeaderValue>) {
-    headers.remove(HOST);
-    headers.remove(CONTENT_LENGTH);
-    headers.remove(EXPECT);
-    headers.remove(LAST_EVENT_ID);
+/// Whether a client's field stays here: its cursor, and what is said anew for each backend.
+pub(crate) fn stays_here(name: &HeaderName) -> bool {
     // Nothing may transform what is read: an encoded event stream could not be followed.
-    headers.remove(ACCEPT_ENCODING);
-    if headers.contains_key(ORIGIN) {
-        // Judged against our own list already; towards the backend we are our own, local, origin.
-        match HeaderValue::try_from(origin_of(replica)) {
-            Ok(own) => headers.insert(ORIGIN, own),
-            Err(_) => headers.remove(ORIGIN),
-        };
-    }
-    match session {
-        Some(id) => headers.insert(SESSION_ID, id.clone()),
-        None => headers.remove(SESSION_ID),
-    };
+    *name == ACCEPT_ENCODING || *name == ORIGIN || *name == SESSION_ID || *name == LAST_EVENT_ID
 }
 
-fn origin_of(replica: &Replica) -> String {
-    let (scheme, default) = match replica.scheme {
-        Scheme::Http => ("http", 80),
-        Scheme::Https => ("https", 443),
-    };
-    if replica.authority.port == default {
-        let host = &replica.authority.host;
-        if host.contains(':') {
-            format!("{scheme}://[{host}]")
-        } else {
-            format!("{scheme}://{host}")
-        }
+/// What a backend is told as its `Origin` if the client named any: the client's was judged against our own list
+/// already; towards the backend we are our own, local, origin.
+pub(crate) fn own_origin(headers: &HeaderMap, replica: &Replica) -> Option<HeaderValue> {
+    if headers.contains_key(ORIGIN) {
+        HeaderValue::try_from(replica.origin()).ok()
     } else {
-        format!("{scheme}://{}", replica.authority)
+        None
     }
 }
 
@@ -104,70 +81,41 @@ pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::resolved;
     use crate::net::Authority;
 
-    fn replica(scheme: Scheme, host: &str, port: u16) -> Replica {
-        Replica {
-            authority: Authority {
-                host: host.into(),
-                port,
+    #[test]
+    fn what_stays_here() {
+        for (name, stays) in [
+            ("origin", true),
+            ("last-event-id", true),
+            ("mcp-session-id", true),
+            ("accept-encoding", true),
+            ("authorization", false),
+            ("mcp-protocol-version", false),
+            ("x-own", false),
+        ] {
+            assert_eq!(stays_here(&HeaderName::from_static(name)), stays, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_told_only_if_one_was_named() {
+        let replica = Replica::new(
+            "tools",
+            resolved::Replica {
+                authority: Authority {
+                    host: "10.0.0.1".into(),
+                    port: 9000,
+                },
+                scheme: resolved::Scheme::Http,
+                path: "/mcp".into(),
             },
-            scheme,
-            path: "/mcp".into(),
-        }
-    }
-
-    #[test]
-    fn what_a_backend_is_sent() {
-        let mut sent = HeaderMap::new();
-        for (name, value) in [
-            ("host", "public.example"),
-            ("origin", "https://app.example"),
-            ("last-event-id", "abc"),
-            ("mcp-session-id", "t1a.token"),
-            ("accept-encoding", "gzip, br"),
-            ("authorization", "Bearer x"),
-            ("mcp-protocol-version", "2025-11-25"),
-            ("x-own", "1"),
-        ] {
-            sent.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-        }
-        let own = HeaderValue::from_static("backend-id");
-        // Another replica was tried before.
-        for replica in [
-            replica(Scheme::Https, "10.0.0.2", 443),
-            replica(Scheme::Http, "10.0.0.1", 9000),
-        ] {
-            to_backend(&mut sent, &replica, Some(&own));
-        }
-        let mut names: Vec<_> = sent
-            .iter()
-            .map(|(n, v)| format!("{n}: {}", v.to_str().unwrap()))
-            .collect();
-        names.sort();
-        assert_eq!(
-            names,
-            [
-                "authorization: Bearer x",
-                "mcp-protocol-version: 2025-11-25",
-                "mcp-session-id: backend-id",
-                "origin: http://10.0.0.1:9000",
-                "x-own: 1"
-            ]
         );
-    }
-
-    #[test]
-    fn an_origin_leaves_out_the_default_port() {
-        for (replica, origin) in [
-            (replica(Scheme::Http, "a", 80), "http://a"),
-            (replica(Scheme::Https, "a", 443), "https://a"),
-            (replica(Scheme::Https, "a", 80), "https://a:80"),
-            (replica(Scheme::Http, "::1", 80), "http://[::1]"),
-            (replica(Scheme::Http, "::1", 8080), "http://[::1]:8080"),
-        ] {
-            assert_eq!(origin_of(&replica), origin);
-        }
+        let mut sent = HeaderMap::new();
+        assert_eq!(own_origin(&sent, &replica), None);
+        sent.insert(ORIGIN, HeaderValue::from_static("https://app.example"));
+        assert_eq!(own_origin(&sent, &replica).unwrap(), "http://10.0.0.1:9000");
     }
 
     #[test]

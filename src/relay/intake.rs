@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use crate::pure::epoch::Seq;
 use crate::pure::event_id::IdPrefix;
 use crate::pure::log::{EndMark, Entry, Full, Millis, Span, TakenBy};
-use crate::pure::rpc::classify_event;
+use crate::pure::rpc::{begins_a_notification, classify_event};
 use crate::pure::sse::{Block, Text};
 use crate::pure::stream::{Agent, Dropped, Life, Take};
 use crate::store::StreamLog;
@@ -35,6 +35,10 @@ impl<L: StreamLog> Intake<'_, L> {
             Some(text) if !text.as_bytes().is_empty() => text,
             Some(_) | None => return self.counts.drop(Dropped::Empty),
         };
+        if block.event.is_empty() && begins_a_notification(text.as_bytes()) && !self.life.is_over() {
+            // What almost every event is, and what `Life` would say of it.
+            return self.append(EndMark::Open, b"", text);
+        }
         match self
             .life
             .take(&classify_event(text.as_bytes()), block.event, self.agent)

@@ -99,7 +99,12 @@ pub(crate) async fn pass<W: World>(mut incoming: BackendAnswer<W>) -> Result<Ans
         return Ok(untouched(incoming));
     }
     let mut head = headers::to_client(std::mem::take(&mut incoming.head.headers));
-    Ok(match content::<W>(incoming).await? {
+    if let Some(body) = incoming.body.at_hand(WHOLE_BYTES_MAX) {
+        // The length that it declared is its length.
+        return Ok(whole(status, head, body));
+    }
+    // Boxed: it is rare, and would make every call's future large.
+    Ok(match Box::pin(content::<W>(incoming)).await? {
         Content::Whole(body) => {
             head.remove(CONTENT_LENGTH);
             whole(status, head, body)

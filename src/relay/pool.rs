@@ -29,7 +29,7 @@ const RETRY_BASE: Duration = Duration::from_millis(50);
 const RETRY_CAP: Duration = Duration::from_secs(1);
 
 /// An answer of a backend in this world.
-pub(crate) type BackendAnswer<W> = Incoming<<<W as World>::Net as Net>::Io>;
+pub(crate) type BackendAnswer<W> = Box<Incoming<<<W as World>::Net as Net>::Io>>;
 
 /// One upstream.
 pub struct Pool<W: World> {
@@ -164,10 +164,10 @@ impl<W: World> Pool<W> {
         &self,
         replica: &Arc<Replica>,
         session: Option<&HeaderValue>,
-        request: &mut Request,
+        request: &Request,
         deadline: Deadline,
     ) -> Result<BackendAnswer<W>, SendError> {
-        headers::to_backend(&mut request.headers, replica.config(), session);
+        let origin = headers::own_origin(&request.headers, replica);
         let target = match &request.query {
             None => std::borrow::Cow::Borrowed(replica.path()),
             Some(query) => std::borrow::Cow::Owned(join(replica.path(), query)),
@@ -176,6 +176,11 @@ impl<W: World> Pool<W> {
             method: request.method.clone(),
             target: &target,
             headers: &request.headers,
+            withheld: headers::stays_here,
+            own: &[
+                origin.as_ref().map(|origin| ("origin", origin)),
+                session.map(|id| ("mcp-session-id", id)),
+            ],
             body: request.body.clone(),
         };
         let answer = self.client.send(replica, outgoing, deadline).await;
@@ -188,16 +193,13 @@ impl<W: World> Pool<W> {
         &self,
         replica: &Arc<Replica>,
         session: Option<&HeaderValue>,
-        mut request: Request,
+        request: Request,
     ) -> Result<BackendAnswer<W>, Unanswered> {
         let mut backoff = Backoff::new(RETRY_BASE, RETRY_CAP);
         // The clock is read when something goes wrong, not for each call.
         let mut until = None;
         loop {
-            let error = match self
-                .send_once(replica, session, &mut request, Deadline::Never)
-                .await
-            {
+            let error = match self.send_once(replica, session, &request, Deadline::Never).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
@@ -223,7 +225,7 @@ impl<W: World> Pool<W> {
         &self,
         from: IpAddr,
         session: Option<&HeaderValue>,
-        mut request: Request,
+        request: Request,
         deadline: Deadline,
     ) -> Result<(Seat, BackendAnswer<W>), Unanswered> {
         let asker = Asker {
@@ -237,7 +239,7 @@ impl<W: World> Pool<W> {
                 return Err(last);
             };
             let seat = replica.seat();
-            match self.send_once(&replica, session, &mut request, deadline).await {
+            match self.send_once(&replica, session, &request, deadline).await {
                 Ok(answer) => return Ok((seat, answer)),
                 Err(error @ SendError::Unknown(_)) => return Err(error.into()),
                 Err(error @ SendError::NotSent(_)) => {

@@ -4,6 +4,7 @@
 //! A client that goes away before the head cancels nothing: the exchange goes on without it (`Kept`).
 //! Next: `stream_task.rs`.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -38,14 +39,17 @@ pub(crate) async fn post<W: World>(
     let request = Request::of(call);
     match said {
         // Not JSON-RPC: the backend's to judge.
-        Said::Unreadable | Said::Nothing => plain(relay, session, request).await,
-        Said::Initialize { id } => execute(relay, session, request, Asking { ids: vec![id], agent }).await,
+        Said::Unreadable | Said::Nothing => Box::pin(plain(relay, session, request)).await,
+        Said::Initialize { id } => {
+            let asking = Asking { ids: vec![id], agent };
+            Box::pin(execute(relay, session, request, asking)).await
+        }
         Said::Requests { ids, note } => {
             session.note(note);
             execute(relay, session, request, Asking { ids, agent }).await
         }
         Said::Notices { cancelled } => {
-            let answer = notify(relay, session, request).await;
+            let answer = Box::pin(notify(relay, session, request)).await;
             if let Some(id) = cancelled {
                 session.cancelled(&id);
             }
@@ -133,7 +137,9 @@ async fn execute<W: World>(
         let why = NotExecuted::Overloaded;
         return Answer::Refused(Refused::NotExecuted { ids, why });
     }
-    let Some(sent) = relay.running.within(session.send(relay, request)).await else {
+    // Pinned here: what is handed on by value is copied whole, and it is large.
+    let sending = pin!(session.send(relay, request));
+    let Some(sent) = relay.running.within(sending).await else {
         let reason = Reason::OwnerLost;
         return Answer::Refused(Refused::OutcomeUnknown { ids, reason });
     };
@@ -153,16 +159,8 @@ async fn execute<W: World>(
         }
     };
     if incoming.head.status.is_success() && headers::is_event_stream(&incoming.head.headers) {
-        return stream(
-            relay,
-            session,
-            incoming,
-            Asking {
-                ids,
-                agent: asking.agent,
-            },
-        )
-        .await;
+        let agent = asking.agent;
+        return Box::pin(stream(relay, session, incoming, Asking { ids, agent })).await;
     }
     match passing::pass(incoming).await {
         Ok(answer) => answer,

@@ -5,7 +5,7 @@
 //! Next: `outcome.rs`.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
@@ -58,10 +58,10 @@ impl Running {
     }
 
     /// Does this for as long as there is time; `None` once the time to drain is over. It counts as running.
-    pub(crate) async fn within<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn within<T>(&self, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         self.began();
         let _call = Call(self);
-        let (mut work, mut over) = (pin!(work), pin!(self.over.notified()));
+        let mut over = pin!(self.over.notified());
         poll_fn(|cx| match work.as_mut().poll(cx) {
             Poll::Ready(done) => Poll::Ready(Some(done)),
             Poll::Pending => over.as_mut().poll(cx).map(|()| None),

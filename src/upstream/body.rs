@@ -233,6 +233,19 @@ impl<I: Io> Body<I> {
         }
     }
 
+    /// The whole body, if it came in the same read as the head, its length was declared, and it is no longer than
+    /// `max` bytes. Most answers to calls are so: nothing has to be waited for.
+    pub fn at_hand(&mut self, max: usize) -> Option<Bytes> {
+        let whole =
+            self.declared() > 0 && self.declared() == self.ahead.len() as u64 && self.ahead.len() <= max;
+        if !whole {
+            return None;
+        }
+        let bytes = std::mem::take(&mut self.ahead);
+        self.end(Trailing::Nothing);
+        Some(bytes)
+    }
+
     /// Bytes still to come if their number was declared, else 0.
     fn declared(&self) -> u64 {
         match &self.state {

@@ -13,7 +13,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, timeout_at};
 
@@ -37,6 +37,10 @@ pub struct Outgoing<'a> {
     pub target: &'a str,
     /// Fields; those of the connection, `host` and the lengths are written by the client whatever stands here.
     pub headers: &'a HeaderMap,
+    /// Which of them stay here.
+    pub withheld: fn(&HeaderName) -> bool,
+    /// Fields in the proxy's own name.
+    pub own: &'a [Option<(&'static str, &'a HeaderValue)>],
     /// The body, whole.
     pub body: Bytes,
 }
@@ -222,7 +226,7 @@ impl<N: Net> Client<N> {
         to: &Arc<Replica>,
         request: Outgoing<'_>,
         deadline: Deadline,
-    ) -> Result<Incoming<N::Io>, SendError> {
+    ) -> Result<Box<Incoming<N::Io>>, SendError> {
         let mut held = self.admit(to, &request.method).map_err(SendError::NotSent)?;
         let idle_max = if request.method == Method::GET || request.method == Method::HEAD {
             self.exchange.idle_timeout
@@ -255,7 +259,7 @@ impl<N: Net> Client<N> {
         to: &Arc<Replica>,
         request: Outgoing<'_>,
         deadline: Deadline,
-    ) -> Result<Incoming<N::Io>, SendError> {
+    ) -> Result<Box<Incoming<N::Io>>, SendError> {
         let held = Held::Free(Arc::clone(to));
         let io = Box::pin(self.dial(to, deadline))
             .await
@@ -355,13 +359,13 @@ async fn exchange<I: Io>(
     held: Held,
     request: &Outgoing<'_>,
     deadline: Deadline,
-) -> Result<Incoming<I>, (SendError, Held)> {
+) -> Result<Box<Incoming<I>>, (SendError, Held)> {
     let mut exchange = Exchange::new(io, request, held.replica().host());
     match deadline.bound(poll_fn(|cx| exchange.poll(cx))).await {
         Ok(Ok(Answered { head, ahead })) => {
             let io = exchange.into_io();
             let body = Body::new(io, &head, ahead, held);
-            Ok(Incoming { head, body })
+            Ok(Box::new(Incoming { head, body }))
         }
         Ok(Err(cause)) => Err((exchange.verdict(cause), held)),
         Err(Late) => Err((exchange.verdict(Cause::HeadTimeout), held)),

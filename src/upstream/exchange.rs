@@ -141,6 +141,8 @@ impl<'a, I: Io> Exchange<'a, I> {
             method,
             target,
             headers,
+            withheld,
+            own,
             body,
         } = self.request;
         let length = body_length(method, body);
@@ -152,6 +154,8 @@ impl<'a, I: Io> Exchange<'a, I> {
                     target,
                     host: self.host,
                     headers,
+                    withheld: *withheld,
+                    own,
                     body: length,
                 },
             );

@@ -89,6 +89,8 @@ async fn probe<N: Net>(client: &Client<N>, replica: &Arc<Replica>, health: &Heal
                 method: Method::GET,
                 target: path,
                 headers: &HeaderMap::new(),
+                withheld: |_| false,
+                own: &[],
                 body: Bytes::new(),
             };
             match client.send_afresh(replica, request, deadline).await {

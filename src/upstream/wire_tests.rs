@@ -196,6 +196,8 @@ pub(crate) fn request(method: Method, body: &str) -> Outgoing<'static> {
         method,
         target: "/mcp",
         headers: NO_FIELDS.get_or_init(HeaderMap::new),
+        withheld: |_| false,
+        own: &[],
         body: Bytes::copy_from_slice(body.as_bytes()),
     }
 }

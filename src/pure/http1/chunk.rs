@@ -197,13 +197,14 @@ impl Place {
         if input[..start] != END_OF_DATA[..start] {
             return None;
         }
-        let digits = head
-            .iter()
-            .take(usize::from(USUAL_DIGITS_MAX))
-            .take_while(|byte| byte.is_ascii_hexdigit());
-        let (size, len) = digits.fold((0, 0), |(size, len), digit| {
-            (size << 4 | hex_value(*digit), len + 1)
-        });
+        let (mut size, mut len) = (0, 0);
+        for byte in head.iter().take(usize::from(USUAL_DIGITS_MAX)) {
+            match HEX[usize::from(*byte)] {
+                NO_DIGIT => break,
+                digit => size = size << 4 | u64::from(digit),
+            }
+            len += 1;
+        }
         match head.get(len..)? {
             [b'\r', b'\n', ..] if size > 0 => Some((size, start + len + 2)),
             _ => None,
@@ -217,7 +218,7 @@ impl Place {
             (Self::Size { size, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => match digits {
                 SIZE_DIGITS_MAX.. => Err(ChunkError::SizeOverflow),
                 _ => Ok(Self::Size {
-                    size: size << 4 | hex_value(byte),
+                    size: size << 4 | u64::from(HEX[usize::from(byte)]),
                     digits: digits + 1,
                 }),
             },
@@ -251,6 +252,21 @@ impl Place {
     }
 }
 
+/// What a byte is as a hexadecimal digit.
+const HEX: [u8; 256] = {
+    let mut values = [NO_DIGIT; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        values[b"0123456789abcdef"[digit] as usize] = digit as u8;
+        values[b"0123456789ABCDEF"[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    values
+};
+
+/// A byte that is no hexadecimal digit.
+const NO_DIGIT: u8 = 0xff;
+
 /// Counts one byte of what is skipped, if it may stand there.
 fn within(bytes: usize, max: usize, byte: u8, error: ChunkError) -> Result<usize, ChunkError> {
     let is_control = byte == 0x7f || (byte < b' ' && byte != b'\t');
@@ -259,15 +275,6 @@ fn within(bytes: usize, max: usize, byte: u8, error: ChunkError) -> Result<usize
     } else {
         Ok(bytes + 1)
     }
-}
-
-const fn hex_value(digit: u8) -> u64 {
-    (match digit {
-        b'0'..=b'9' => digit - b'0',
-        b'a'..=b'f' => digit - b'a' + 10,
-        b'A'..=b'F' => digit - b'A' + 10,
-        _ => 0,
-    }) as u64
 }
 
 /// Writes the head of a chunk of `size` bytes, at least one, to the front of `out`; returns how long it is. A size of 0

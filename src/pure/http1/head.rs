@@ -5,12 +5,13 @@
 //! Next: `chunk.rs`.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 
-use http::header::{CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use memchr::{memchr_iter, memmem};
+use memchr::memchr_iter;
 
-use super::hop::{Nominated, drop_hop_by_hop, is_hop_by_hop};
+use super::hop::{Nominated, is_hop_by_hop};
 use crate::pure::limits::{INTERIM_ANSWERS_MAX, RESPONSE_FIELDS_MAX, RESPONSE_HEAD_BYTES_MAX};
 
 /// How the end of a request's body is told.
@@ -139,6 +140,10 @@ pub struct RequestHead<'a> {
     pub host: &'a str,
     /// The other fields.
     pub headers: &'a HeaderMap,
+    /// Which of them stay here.
+    pub withheld: fn(&HeaderName) -> bool,
+    /// Fields that the proxy says in its own name.
+    pub own: &'a [Option<(&'static str, &'a HeaderValue)>],
     /// How long the body is.
     pub body: BodyLength,
 }
@@ -155,6 +160,8 @@ pub fn write_request(out: &mut Vec<u8>, request: &RequestHead<'_>) {
         target,
         host,
         headers,
+        withheld,
+        own,
         body,
     } = *request;
     out.extend_from_slice(method.as_str().as_bytes());
@@ -166,10 +173,13 @@ pub fn write_request(out: &mut Vec<u8>, request: &RequestHead<'_>) {
     let nominated = Nominated::of(headers);
     for (name, value) in headers {
         let is_ours = *name == HOST || *name == CONTENT_LENGTH || *name == EXPECT;
-        if is_ours || is_hop_by_hop(name) || nominated.has(name) {
+        if is_ours || is_hop_by_hop(name) || nominated.has(name) || withheld(name) {
             continue;
         }
         push_field(out, name.as_str(), value.as_bytes());
+    }
+    for (name, value) in own.iter().flatten() {
+        push_field(out, name, value.as_bytes());
     }
     match body {
         BodyLength::None => {}
@@ -225,28 +235,35 @@ pub fn read_response(buf: &[u8], for_method: &Method) -> Result<Read, HeadError>
 /// Where the head ends that starts with `buf`, if its blank line has come; at most `max` bytes.
 fn head_len(buf: &[u8], max: usize) -> Result<Option<usize>, HeadError> {
     const START: &[u8] = b"HTTP/";
-    const BLANK_LINE: &[u8] = b"\r\n\r\n";
     let len = START.len().min(buf.len());
     if buf[..len] != START[..len] {
         return Err(HeadError::NotHttp);
     }
-    let found = memmem::find(&buf[..buf.len().min(max)], BLANK_LINE).map(|at| at + BLANK_LINE.len());
-    let head = &buf[..found.unwrap_or(buf.len())];
-    if memchr_iter(b'\n', head).any(|at| at == 0 || head[at - 1] != b'\r') {
-        return Err(HeadError::LineEnd);
+    let mut line_at = 0;
+    for at in memchr_iter(b'\n', &buf[..buf.len().min(max)]) {
+        match &buf[line_at..at] {
+            [b'\r'] => return Ok(Some(at + 1)),
+            [.., b'\r'] => line_at = at + 1,
+            [..] => return Err(HeadError::LineEnd),
+        }
     }
-    match found {
-        Some(len) => Ok(Some(len)),
-        None if buf.len() >= max => Err(HeadError::TooLong),
-        None => Ok(None),
+    if buf.len() >= max {
+        Err(HeadError::TooLong)
+    } else {
+        Ok(None)
     }
 }
 
 /// Reads a head that is whole.
 fn read_head(bytes: &[u8], for_method: &Method) -> Result<ResponseHead, HeadError> {
-    let mut fields = [httparse::EMPTY_HEADER; RESPONSE_FIELDS_MAX];
-    let mut response = httparse::Response::new(&mut fields);
-    let (Some(version), Some(code)) = (match response.parse(bytes) {
+    let mut fields = [const { MaybeUninit::uninit() }; RESPONSE_FIELDS_MAX];
+    let mut response = httparse::Response::new(&mut []);
+    let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
+        &mut response,
+        bytes,
+        &mut fields,
+    );
+    let (Some(version), Some(code)) = (match parsed {
         Ok(httparse::Status::Complete(len)) if len == bytes.len() => (response.version, response.code),
         Ok(httparse::Status::Complete(_) | httparse::Status::Partial) => return Err(HeadError::Field),
         Err(error) => return Err(HeadError::from(error)),
@@ -254,28 +271,74 @@ fn read_head(bytes: &[u8], for_method: &Method) -> Result<ResponseHead, HeadErro
         return Err(HeadError::Status);
     };
     let status = StatusCode::from_u16(code).map_err(|_| HeadError::Status)?;
-    let mut headers = HeaderMap::with_capacity(response.headers.len());
-    for field in response.headers.iter() {
-        let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| HeadError::Field)?;
-        let value = HeaderValue::from_bytes(field.value).map_err(|_| HeadError::Field)?;
-        headers
-            .try_append(name, value)
-            .map_err(|_| HeadError::TooManyFields)?;
-    }
     let version = if version == 0 {
         Version::Http10
     } else {
         Version::Http11
     };
-    let framing = framing(status, version, &headers, for_method)?;
-    let reuse = reuse(status, version, &headers, framing);
-    drop_hop_by_hop(&mut headers);
+    let (headers, told) = sort(response.headers)?;
+    let framing = framing(status, version, &told, for_method)?;
+    let reuse = reuse(status, version, &told, framing);
     Ok(ResponseHead {
         status,
         headers,
         framing,
         reuse,
     })
+}
+
+/// What the fields of a head say of its body's end and of its connection.
+#[derive(Default)]
+struct Told<'a> {
+    coding: Times<'a>,
+    length: Times<'a>,
+    connection: Nominated<'a>,
+}
+
+/// How often a field that may stand once stands there.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Times<'a> {
+    #[default]
+    Never,
+    Once(&'a [u8]),
+    Often,
+}
+
+impl<'a> Times<'a> {
+    fn and(self, value: &'a [u8]) -> Self {
+        match self {
+            Self::Never => Self::Once(value),
+            Self::Once(_) | Self::Often => Self::Often,
+        }
+    }
+}
+
+/// Parts the fields into those of the message and what those of the connection say.
+fn sort<'a>(fields: &[httparse::Header<'a>]) -> Result<(HeaderMap, Told<'a>), HeadError> {
+    let mut headers = HeaderMap::with_capacity(fields.len());
+    let mut told = Told::default();
+    for field in fields {
+        let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| HeadError::Field)?;
+        let value = HeaderValue::from_bytes(field.value).map_err(|_| HeadError::Field)?;
+        if name == CONTENT_LENGTH {
+            told.length = told.length.and(field.value);
+        } else if name == TRANSFER_ENCODING {
+            told.coding = told.coding.and(field.value);
+        } else if name == CONNECTION {
+            told.connection.add(field.value);
+        }
+        if !is_hop_by_hop(&name) {
+            headers
+                .try_append(name, value)
+                .map_err(|_| HeadError::TooManyFields)?;
+        }
+    }
+    for token in told.connection.tokens() {
+        if let Ok(name) = HeaderName::from_bytes(token) {
+            headers.remove(name);
+        }
+    }
+    Ok((headers, told))
 }
 
 impl From<httparse::Error> for HeadError {
@@ -300,13 +363,13 @@ enum Version {
 fn framing(
     status: StatusCode,
     version: Version,
-    headers: &HeaderMap,
+    told: &Told<'_>,
     for_method: &Method,
 ) -> Result<Framing, HeadError> {
     if status == StatusCode::SWITCHING_PROTOCOLS || (*for_method == Method::CONNECT && status.is_success()) {
         return Err(HeadError::Switched);
     }
-    let told = match (coding(version, headers)?, length(headers)?) {
+    let told = match (coding(version, told.coding)?, length(told.length)?) {
         (Some(_), Some(_)) => return Err(HeadError::LengthAndCoding),
         (Some(framing), None) | (None, Some(framing)) => framing,
         (None, None) => Framing::UntilClose,
@@ -325,30 +388,24 @@ fn has_no_body(status: StatusCode, for_method: &Method) -> bool {
         || *for_method == Method::HEAD
 }
 
-fn coding(version: Version, headers: &HeaderMap) -> Result<Option<Framing>, HeadError> {
-    let mut fields = headers.get_all(TRANSFER_ENCODING).iter();
-    match (fields.next(), fields.next()) {
-        (None, _) => Ok(None),
-        (Some(value), None)
-            if version == Version::Http11 && value.as_bytes().eq_ignore_ascii_case(b"chunked") =>
-        {
+fn coding(version: Version, told: Times<'_>) -> Result<Option<Framing>, HeadError> {
+    match told {
+        Times::Never => Ok(None),
+        Times::Once(value) if version == Version::Http11 && value.eq_ignore_ascii_case(b"chunked") => {
             Ok(Some(Framing::Chunked))
         }
-        (Some(_), _) => Err(HeadError::Coding),
+        Times::Once(_) | Times::Often => Err(HeadError::Coding),
     }
 }
 
-fn length(headers: &HeaderMap) -> Result<Option<Framing>, HeadError> {
-    let mut fields = headers.get_all(CONTENT_LENGTH).iter();
-    match (fields.next(), fields.next()) {
-        (None, _) => Ok(None),
-        (Some(_), Some(_)) => Err(HeadError::SeveralLengths),
-        (Some(value), None) => match value.as_bytes() {
-            several if several.contains(&b',') => Err(HeadError::SeveralLengths),
-            digits => decimal(digits)
-                .map(|len| Some(Framing::Length(len)))
-                .ok_or(HeadError::Length),
-        },
+fn length(told: Times<'_>) -> Result<Option<Framing>, HeadError> {
+    match told {
+        Times::Never => Ok(None),
+        Times::Often => Err(HeadError::SeveralLengths),
+        Times::Once(several) if several.contains(&b',') => Err(HeadError::SeveralLengths),
+        Times::Once(digits) => decimal(digits)
+            .map(|len| Some(Framing::Length(len)))
+            .ok_or(HeadError::Length),
     }
 }
 
@@ -362,19 +419,15 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-fn reuse(status: StatusCode, version: Version, headers: &HeaderMap, framing: Framing) -> Reuse {
-    let connection = Nominated::of(headers);
+fn reuse(status: StatusCode, version: Version, told: &Told<'_>, framing: Framing) -> Reuse {
     // A 204 with a body announced: some servers send one, and the next answer would be read from its middle.
     let may_be_followed = status == StatusCode::NO_CONTENT
-        && (headers.contains_key(TRANSFER_ENCODING)
-            || headers
-                .get(CONTENT_LENGTH)
-                .is_some_and(|len| len.as_bytes() != b"0"));
+        && (told.coding != Times::Never || !matches!(told.length, Times::Never | Times::Once(b"0")));
     let is_kept = match version {
         Version::Http11 => true,
-        Version::Http10 => connection.says("keep-alive"),
+        Version::Http10 => told.connection.says("keep-alive"),
     };
-    if is_kept && !connection.says("close") && !may_be_followed && framing != Framing::UntilClose {
+    if is_kept && !told.connection.says("close") && !may_be_followed && framing != Framing::UntilClose {
         Reuse::KeepAlive
     } else {
         Reuse::Close
@@ -406,6 +459,8 @@ mod tests {
                 target,
                 host: "h:1",
                 headers: &headers,
+                withheld: |name| name == "x-withheld",
+                own: &[None, Some(("x-own", &HeaderValue::from_static("1")))],
                 body,
             };
             write_request(&mut out, &request);
@@ -415,19 +470,19 @@ mod tests {
             "/mcp",
             &[],
             BodyLength::None,
-            "POST /mcp HTTP/1.1\r\nhost: h:1\r\n\r\n",
+            "POST /mcp HTTP/1.1\r\nhost: h:1\r\nx-own: 1\r\n\r\n",
         );
         check(
             "/mcp?a=b",
             &[("Accept", "a"), ("accept", "b")],
             BodyLength::Exactly(0),
-            "POST /mcp?a=b HTTP/1.1\r\nhost: h:1\r\naccept: a\r\naccept: b\r\ncontent-length: 0\r\n\r\n",
+            "POST /mcp?a=b HTTP/1.1\r\nhost: h:1\r\naccept: a\r\naccept: b\r\nx-own: 1\r\ncontent-length: 0\r\n\r\n",
         );
         check(
             "/",
             &[("x", "")],
             BodyLength::Chunked,
-            "POST / HTTP/1.1\r\nhost: h:1\r\nx: \r\ntransfer-encoding: chunked\r\n\r\n",
+            "POST / HTTP/1.1\r\nhost: h:1\r\nx: \r\nx-own: 1\r\ntransfer-encoding: chunked\r\n\r\n",
         );
         // What is ours or the connection's is not taken from the client.
         check(
@@ -447,17 +502,18 @@ mod tests {
                 ("trailer", "x"),
                 ("upgrade", "h2c"),
                 ("expect", "100-continue"),
+                ("x-withheld", "1"),
                 ("authorization", "Bearer x"),
             ],
             BodyLength::Exactly(u64::MAX),
-            "POST / HTTP/1.1\r\nhost: h:1\r\nauthorization: Bearer x\r\ncontent-length: 18446744073709551615\r\n\r\n",
+            "POST / HTTP/1.1\r\nhost: h:1\r\nauthorization: Bearer x\r\nx-own: 1\r\ncontent-length: 18446744073709551615\r\n\r\n",
         );
         // No argument ends the line early.
         check(
             "/a b\r\nx: \u{7f}\u{e9}",
             &[],
             BodyLength::None,
-            "POST /a%20b%0D%0Ax:%20%7F\u{e9} HTTP/1.1\r\nhost: h:1\r\n\r\n",
+            "POST /a%20b%0D%0Ax:%20%7F\u{e9} HTTP/1.1\r\nhost: h:1\r\nx-own: 1\r\n\r\n",
         );
     }
 

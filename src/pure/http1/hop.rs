@@ -8,22 +8,27 @@ use http::{HeaderMap, HeaderName};
 
 /// Whether a field belongs to one connection and not to the message (RFC 9110, section 7.6.1).
 pub fn is_hop_by_hop(name: &HeaderName) -> bool {
-    const NAMES: [&str; 9] = [
-        "connection",
-        "keep-alive",
-        "proxy-connection",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    ];
-    NAMES.contains(&name.as_str())
+    matches!(
+        name.as_str(),
+        "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+            | "http2-settings"
+    )
 }
 
 /// Drops the fields that belong to one connection: those of [`is_hop_by_hop`], and those that `connection` names.
 pub fn drop_hop_by_hop(headers: &mut HeaderMap) {
+    // What `connection` names is there only with `connection`, which is one of them.
+    if !headers.keys().any(is_hop_by_hop) {
+        return;
+    }
     let named: Vec<HeaderName> = {
         let nominated = Nominated::of(headers);
         headers
@@ -38,6 +43,7 @@ pub fn drop_hop_by_hop(headers: &mut HeaderMap) {
 }
 
 /// The tokens of all `connection` fields: options such as `close`, and names of fields.
+#[derive(Default)]
 pub(super) struct Nominated<'a> {
     tokens: Vec<&'a [u8]>,
 }
@@ -45,14 +51,22 @@ pub(super) struct Nominated<'a> {
 impl<'a> Nominated<'a> {
     /// Reads the fields; empty tokens are skipped.
     pub(super) fn of(headers: &'a HeaderMap) -> Self {
-        let fields = headers.get_all(CONNECTION).iter();
-        let tokens = fields.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-        Self {
-            tokens: tokens
-                .map(<[u8]>::trim_ascii)
-                .filter(|token| !token.is_empty())
-                .collect(),
+        let mut nominated = Self::default();
+        for field in headers.get_all(CONNECTION) {
+            nominated.add(field.as_bytes());
         }
+        nominated
+    }
+
+    /// Reads one more field.
+    pub(super) fn add(&mut self, field: &'a [u8]) {
+        let tokens = field.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        self.tokens.extend(tokens.filter(|token| !token.is_empty()));
+    }
+
+    /// The tokens, in their order.
+    pub(super) fn tokens(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.tokens.iter().copied()
     }
 
     /// Whether a field of this name belongs to the connection.

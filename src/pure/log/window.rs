@@ -97,7 +97,9 @@ impl Window {
         if !self.fits(frame.len()) {
             until = until.max(self.room_by_bytes(frame.len())?);
         }
-        self.evict(until, TakenBy::Window);
+        if until > self.first {
+            self.evict(until, TakenBy::Window);
+        }
         if !self.fits(frame.len()) {
             let segment = Segment::new(seq, self.capacity_for(frame.len()), frame.len());
             self.bytes += segment.cost();

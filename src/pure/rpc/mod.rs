@@ -122,9 +122,17 @@ struct Members<'a> {
 type Slot<'a> = Option<(usize, &'a str)>;
 
 impl<'a> Members<'a> {
-    /// The slot of a member that decides. A key that differs from one of ours only by case has none and is a fault.
-    fn slot(&mut self, key: &str) -> Result<Option<&mut Slot<'a>>, Fault> {
-        Ok(Some(match key {
+    /// The slot of a member that decides, by its raw key. A key that differs from one of ours only by case has none
+    /// and is a fault.
+    fn slot(&mut self, raw: &str) -> Result<Option<&mut Slot<'a>>, Fault> {
+        let key = if raw.as_bytes().contains(&b'\\') {
+            decode(raw)
+        } else {
+            raw.get(1..raw.len() - 1).map(Cow::Borrowed)
+        };
+        // A key with half of a surrogate pair is none of ours.
+        let Some(key) = key else { return Ok(None) };
+        Ok(Some(match &*key {
             "jsonrpc" => &mut self.jsonrpc,
             "id" => &mut self.id,
             "method" => &mut self.method,
@@ -157,9 +165,7 @@ fn message<'a>(scan: &mut Scan<'a>) -> Result<Message<'a>, Malformed> {
     while let Some(key) = scan.member(turn)? {
         let at = scan.at();
         let value = scan.value()?;
-        // A key with half of a surrogate pair is none of ours.
-        if let Some(key) = decode(key)
-            && let Some(slot) = members.slot(&key).map_err(|fault| Malformed::new(at, fault))?
+        if let Some(slot) = members.slot(key).map_err(|fault| Malformed::new(at, fault))?
             && slot.replace((at, value)).is_some()
         {
             return Err(Malformed::new(at, Fault::MemberTwice));
@@ -233,10 +239,16 @@ const NOTIFICATION_STARTS: [&[u8]; 4] = [
     br#"{"method": "notifications/"#,
 ];
 
+/// Whether data begins as the senders in the field begin a notification.
+#[inline]
+pub fn begins_a_notification(data: &[u8]) -> bool {
+    NOTIFICATION_STARTS.iter().any(|start| data.starts_with(start))
+}
+
 /// What the data of a backend's event is. Data that starts as known senders begin a notification is taken for one
 /// without reading on: whatever else it holds, no request of ours is answered by it.
 pub fn classify_event(data: &[u8]) -> EventKind<'_> {
-    if NOTIFICATION_STARTS.iter().any(|start| data.starts_with(start)) {
+    if begins_a_notification(data) {
         return EventKind::Notification;
     }
     match read(data) {

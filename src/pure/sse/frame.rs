@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use memchr::memchr2;
+use memchr::{memchr, memchr2};
 
 /// One dispatched block: the lines before a blank line, of which at least one was a valid field.
 /// A block of comments, of unknown fields or of nothing is no block.
@@ -150,7 +150,7 @@ pub(super) fn read(line: &[u8]) -> Field<'_> {
     match line {
         [b'd', b'a', b't', b'a', rest @ ..] => value(rest).map_or(Field::Ignored, Field::Data),
         [b'i', b'd', rest @ ..] => match value(rest) {
-            Some(id) if !id.contains(&0) => Field::Id(id),
+            Some(id) if memchr(0, id).is_none() => Field::Id(id),
             Some(_) | None => Field::Ignored,
         },
         [b'e', b'v', b'e', b'n', b't', rest @ ..] => value(rest).map_or(Field::Ignored, Field::Event),
