@@ -4,17 +4,17 @@
 
 use http::Method;
 
-use crate::relay::answer::{Answer, Call, Refused};
-use crate::relay::headers;
+use crate::relay::answer::{Answer, Refused};
+use crate::relay::headers::Bearings;
 use crate::relay::said::Said;
 use crate::telemetry::meters::Tally;
 use crate::telemetry::words::{RequestKind, RequestOutcome};
 
 /// What a request is.
-pub(crate) fn request_kind(call: &Call, said: &Said) -> RequestKind {
-    let carries = call.headers.contains_key(headers::SESSION_ID);
-    match call.method {
-        Method::GET if carries && call.headers.contains_key(headers::LAST_EVENT_ID) => RequestKind::Resume,
+pub(crate) fn request_kind(method: &Method, bearings: Bearings<'_>, said: &Said) -> RequestKind {
+    let carries = bearings.session.is_some();
+    match *method {
+        Method::GET if carries && bearings.cursor.is_some() => RequestKind::Resume,
         Method::GET if carries => RequestKind::Get,
         Method::DELETE if carries => RequestKind::Delete,
         _ => match said {

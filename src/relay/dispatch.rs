@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderValue, Method};
 use tracing::info;
 
 use crate::config::resolved::Sessions;
@@ -17,6 +17,7 @@ use crate::pure::session_token;
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, NotExecuted, Refused, Serve};
 use crate::relay::counted::{Counted, request_kind};
+use crate::relay::headers::Bearings;
 use crate::relay::home::Signs;
 use crate::relay::kept::Kept;
 use crate::relay::passing::{self, Passing};
@@ -24,7 +25,7 @@ use crate::relay::pool::{Pool, Request, Unanswered};
 use crate::relay::said::Said;
 use crate::relay::session::{Fresh, Session};
 use crate::relay::world::World;
-use crate::relay::{gate, headers, initialize, repeat};
+use crate::relay::{gate, initialize, repeat};
 use crate::upstream::Deadline;
 
 /// The relay as the client side sees it.
@@ -36,10 +37,11 @@ impl<W: World> Serve for Door<W> {
     async fn serve(&self, upstream: usize, call: Call) -> Answer<Passing<W>> {
         let instruments = &self.0.pools[upstream].instruments;
         let said = Said::of(&call);
-        let kind = request_kind(&call, &said);
-        let counted = Counted::new(instruments.requests(kind));
+        let bearings = Bearings::of(&call.headers);
+        let counted = Counted::new(instruments.requests(request_kind(&call.method, bearings, &said)));
         let asked = self.0.now();
-        let answer = self.0.answer(upstream, call, said).await;
+        let whose = self.0.whose(upstream, (&call.method, &said), bearings);
+        let answer = self.0.answer(upstream, (call, said), whose).await;
         counted.answered(&answer);
         instruments
             .first_byte
@@ -49,20 +51,44 @@ impl<W: World> Serve for Door<W> {
 }
 
 impl<W: World> Relay<W> {
-    async fn answer(self: &Arc<Self>, upstream: usize, call: Call, said: Said) -> Answer<Passing<W>> {
+    /// Whose a request is, by its method and these of its fields.
+    fn whose(
+        self: &Arc<Self>,
+        upstream: usize,
+        (method, said): (&Method, &Said),
+        bearings: Bearings<'_>,
+    ) -> Whose<W> {
+        if is_stateless_era(bearings.version) {
+            return Whose::Anybodys;
+        }
+        match *method {
+            Method::POST | Method::GET | Method::DELETE => {
+                if let Said::Initialize { .. } = said {
+                    // A stale session id on `initialize` is dropped, not refused.
+                    return Whose::Newcomers;
+                }
+                Whose::Sessions(self.session_of(&self.pools[upstream], bearings.session))
+            }
+            _ => Whose::Anybodys,
+        }
+    }
+
+    async fn answer(
+        self: &Arc<Self>,
+        upstream: usize,
+        (call, said): (Call, Said),
+        whose: Whose<W>,
+    ) -> Answer<Passing<W>> {
         let pool = Arc::clone(&self.pools[upstream]);
-        if is_stateless_era(&call.headers) {
-            return Box::pin(self.pass(&pool, call, said)).await;
-        }
-        match call.method {
-            Method::POST | Method::GET | Method::DELETE => {}
-            _ => return Box::pin(self.pass(&pool, call, said)).await,
-        }
+        let carried = match whose {
+            Whose::Anybodys => return Box::pin(self.pass(&pool, call, said)).await,
+            Whose::Newcomers => Carried::Nothing,
+            Whose::Sessions(carried) => carried,
+        };
         if let Said::Initialize { id } = said {
-            // A stale session id on `initialize` is dropped, not refused.
             return Box::pin(initialize::initialize(self, &pool, call, id)).await;
         }
-        match self.session_of(&pool, &call.headers) {
+        match carried {
             Carried::Nothing => Box::pin(self.pass(&pool, call, said)).await,
             Carried::Gone => Answer::Refused(Refused::SessionGone),
             Carried::Live(session) => match call.method {
@@ -104,8 +130,8 @@ impl<W: World> Relay<W> {
         }
     }
 
-    fn session_of(self: &Arc<Self>, pool: &Arc<Pool<W>>, fields: &HeaderMap) -> Carried<W> {
-        let Some(token) = fields.get(headers::SESSION_ID) else {
+    fn session_of(self: &Arc<Self>, pool: &Arc<Pool<W>>, token: Option<&HeaderValue>) -> Carried<W> {
+        let Some(token) = token else {
             return Carried::Nothing;
         };
         if let Some(session) = self.registry.find(token) {
@@ -169,10 +195,19 @@ enum Carried<W: World> {
     Gone,
 }
 
+/// Whose a request is.
+enum Whose<W: World> {
+    /// No session's, whatever it carries: it passes through.
+    Anybodys,
+    /// Its session begins with it.
+    Newcomers,
+    /// A session's, or none's yet.
+    Sessions(Carried<W>),
+}
+
 /// Whether a request is of a revision without sessions: it passes through (wire contract, section 11).
-fn is_stateless_era(fields: &HeaderMap) -> bool {
-    fields
-        .get(headers::PROTOCOL_VERSION)
+fn is_stateless_era(version: Option<&HeaderValue>) -> bool {
+    version
         .and_then(|value| value.to_str().ok())
         .and_then(Revision::parse)
         .is_some_and(|revision| revision.era() == Era::Stateless)

@@ -71,6 +71,34 @@ fn spelled(verdict: Verdict) -> HeaderValue {
     HeaderValue::try_from(verdict.spell()).expect("the parts are ASCII without control characters")
 }
 
+/// What a request's fields say of where it belongs, found in one look at their names.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Bearings<'a> {
+    /// `Mcp-Session-Id`.
+    pub(crate) session: Option<&'a HeaderValue>,
+    /// `MCP-Protocol-Version`.
+    pub(crate) version: Option<&'a HeaderValue>,
+    /// `Last-Event-ID`.
+    pub(crate) cursor: Option<&'a HeaderValue>,
+}
+
+impl<'a> Bearings<'a> {
+    /// Of these fields; of several of one name the first.
+    pub(crate) fn of(fields: &'a HeaderMap) -> Self {
+        let mut bearings = Self::default();
+        for (name, value) in fields {
+            let place = match name.as_str() {
+                "mcp-session-id" => &mut bearings.session,
+                "mcp-protocol-version" => &mut bearings.version,
+                "last-event-id" => &mut bearings.cursor,
+                _ => continue,
+            };
+            place.get_or_insert(value);
+        }
+        bearings
+    }
+}
+
 /// What kind of client this request comes from.
 pub(crate) fn agent_of(headers: &HeaderMap) -> Agent {
     Agent::of(headers.get(USER_AGENT).map_or(&[][..], HeaderValue::as_bytes))
