@@ -15,6 +15,7 @@ use crate::pure::refusal::{self, Execution, Failure, Unserved};
 use crate::pure::resume::Again;
 use crate::pure::rpc::RequestId;
 use crate::pure::sse::Text;
+use crate::pure::stream::admission::Before;
 use crate::pure::stream::{AfterSource, SourceEnd};
 use crate::relay::again::Acknowledged;
 use crate::relay::mailbox::{EndCause, Reply};
@@ -77,8 +78,12 @@ impl<W: World> StreamTask<W> {
             // Held on comments: a 405 on a reconnect costs some clients their session.
             Opened::NotOffered => {
                 self.source = Source::Over;
-                if let Some(reason) = self.gap {
-                    self.turn(reason, Again::Nothing, None);
+                match (self.gap.take(), self.backend.admission.before()) {
+                    // There never was anything to miss.
+                    (None, _) | (Some(Reason::UpstreamGap), Before::Never) => {}
+                    (Some(reason), Before::Never | Before::Once) => {
+                        self.turn(reason, Again::Nothing, None);
+                    }
                 }
             }
             Opened::SessionGone => {

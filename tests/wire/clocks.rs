@@ -357,7 +357,11 @@ fn a_session_is_kept_alive_at_its_backend() {
 #[test]
 fn a_ping_finds_a_session_gone() {
     let backend = Backend::start();
-    let proxy = Proxy::start(&[&backend.url()], &["upstream.session.ping_after=300ms"]);
+    let settings = [
+        "upstream.session.ping_after=300ms",
+        "upstream.session.on_session_loss=terminate",
+    ];
+    let proxy = Proxy::start(&[&backend.url()], &settings);
     let session = Session::open(&proxy, &backend);
     let (mut client, _standing) = session.listening(&backend);
     backend.next_of("POST").answer(404, &[], "");

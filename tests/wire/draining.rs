@@ -5,8 +5,9 @@
 use std::net::SocketAddr;
 
 use crate::backend::Backend;
+use crate::loss::{begun_anew, runs};
 use crate::proxy::Proxy;
-use crate::session::{Session, call, failed, message, note, result};
+use crate::session::{Session, call, failed, message, note, result, resync};
 use crate::status::{OPERATOR, ask, metric, replica, status};
 
 fn order(operator: SocketAddr, backend: &Backend, what: &str) -> String {
@@ -61,7 +62,11 @@ fn a_drained_replica_keeps_its_sessions_and_gets_no_new_one() {
 #[test]
 fn at_the_deadline_its_sessions_are_lost_and_told() {
     let (one, two) = (Backend::start(), Backend::start());
-    let settings = [OPERATOR, "upstream.drain_deadline=0s"];
+    let settings = [
+        OPERATOR,
+        "upstream.drain_deadline=0s",
+        "upstream.session.on_session_loss=terminate",
+    ];
     let proxy = Proxy::start(&[&one.url(), &two.url()], &settings);
     let operator = proxy.operator();
     let old = Session::open(&proxy, &one);
@@ -85,6 +90,24 @@ fn at_the_deadline_its_sessions_are_lost_and_told() {
     order(operator, &one, "undrain");
     old.is_gone();
     Session::open(&proxy, &one).is_alive(&one);
+}
+
+/// Where lost sessions go on, those of a drained replica go on at another one, under the same id.
+#[test]
+fn at_the_deadline_its_sessions_go_on_elsewhere() {
+    let (one, two) = (Backend::start(), Backend::start());
+    let settings = [OPERATOR, "upstream.drain_deadline=0s"];
+    let proxy = Proxy::start(&[&one.url(), &two.url()], &settings);
+    let operator = proxy.operator();
+    let session = Session::open(&proxy, &one);
+    let (mut client, standing) = session.listening(&one);
+    order(operator, &one, "drain");
+    begun_anew(&two, "second");
+    let _standing_anew = two.next_of("GET").stream();
+    resync(&mut client, "backend_lost");
+    proxy.logged("lost session goes on");
+    runs(&session, &two, "second");
+    drop(standing);
 }
 
 /// A session that is known from its token only is taken up on a draining replica, and not on a drained one.

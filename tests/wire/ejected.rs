@@ -22,7 +22,10 @@ fn a_replica_that_does_not_answer_is_ejected_and_an_answer_brings_it_back() {
     let proxy = Proxy::start(&[&one.url(), &two.url()], &SETTINGS);
     let operator = proxy.operator();
     let session = Session::open(&proxy, &one);
-    for id in ["1", "2"] {
+    let _elsewhere = Session::open(&proxy, &two);
+    // Two sessions: each asks its replica whether it knows it still before it sends anything more there.
+    let other = Session::open(&proxy, &one);
+    for (id, session) in [("1", &session), ("2", &other)] {
         let mut client = session.post(&call(id));
         one.next_of("POST").cut();
         assert_eq!(
@@ -122,8 +125,8 @@ fn a_replica_that_refuses_is_ejected_and_a_probe_brings_it_back() {
 fn the_only_replica_is_tried_although_it_is_ejected() {
     let backend = Backend::start();
     let proxy = Proxy::start(&[&backend.url()], &SETTINGS);
-    let session = Session::open(&proxy, &backend);
-    for id in ["1", "2"] {
+    let sessions = [Session::open(&proxy, &backend), Session::open(&proxy, &backend)];
+    for (id, session) in ["1", "2"].iter().zip(&sessions) {
         let mut client = session.post(&call(id));
         backend.next_of("POST").cut();
         client.whole();

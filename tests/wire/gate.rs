@@ -159,7 +159,7 @@ fn a_credential_that_was_revoked() {
 #[test]
 fn a_ping_that_finds_the_session_gone() {
     let backend = Backend::start();
-    let proxy = Proxy::start(&[&backend.url()], &[]);
+    let proxy = Proxy::start(&[&backend.url()], &["upstream.session.on_session_loss=terminate"]);
     let session = opened(&proxy, &backend, OWN);
     let mut client = session.send("GET", OTHER, "");
     let ping = backend.next();

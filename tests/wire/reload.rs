@@ -236,7 +236,8 @@ fn a_replica_that_leaves_the_file_is_drained() {
     assert_eq!(replica(operator, &one)["state"], "healthy");
     Session::open(&proxy, &one).is_alive(&one);
     // Gone for good, with a deadline that has passed at once: each call is told, and the replica is forgotten.
-    files.write(&[&two], "", "drain_deadline = \"0s\"");
+    let upstream = "drain_deadline = \"0s\"\nsession = { on_session_loss = \"terminate\" }";
+    files.write(&[&two], "", upstream);
     proxy.signal("-HUP");
     assert_eq!(
         failed(client.event().data(), "1"),

@@ -63,7 +63,10 @@ fn what_a_backend_says_again_is_dropped() {
 #[test]
 fn a_backend_that_never_lets_us_in_again() {
     let backend = Backend::start();
-    let settings = ["upstream.stream.get_refused_max=500ms"];
+    let settings = [
+        "upstream.stream.get_refused_max=500ms",
+        "upstream.session.on_session_loss=terminate",
+    ];
     let proxy = Proxy::start(&[&backend.url()], &settings);
     for status in [409, 400] {
         let session = Session::open(&proxy, &backend);
@@ -103,6 +106,8 @@ fn other_refusals_cost_no_session() {
         let mut standing = backend.next_of("GET").stream();
         verdict(&client.head());
         assert!(client.event().is_prime());
+        // It was told where the stream begins before that stood.
+        resync(&mut client, "upstream_gap");
         standing.event(&note(1));
         message(&mut client, &note(1));
         backend.park(standing);

@@ -32,8 +32,10 @@ pub enum Next {
 
 /// Whether the backend ever let this session in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Before {
+pub enum Before {
+    /// It did not.
     Never,
+    /// It did.
     Once,
 }
 
@@ -56,6 +58,11 @@ impl Admission {
     pub const fn let_in(&mut self) {
         self.before = Before::Once;
         self.since = None;
+    }
+
+    /// Whether the backend ever let this session in.
+    pub const fn before(&self) -> Before {
+        self.before
     }
 
     /// The backend refused. `max` is how long it may go on with that (`get_refused_max`).
