@@ -21,7 +21,8 @@ step "lints"
 cargo clippy --locked --lib --bins --examples --benches --tests --test interop --test aware --test deploy -- -D warnings
 
 step "unit, house, wire, config and README tests"
-cargo test --locked
+# Tests over sockets wait for each other's ends and for configured times far more than they compute.
+RUST_TEST_THREADS=16 cargo test --locked
 
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet

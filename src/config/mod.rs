@@ -13,6 +13,7 @@ mod pem;
 mod raw;
 mod reading;
 mod replica;
+mod replicas;
 mod report;
 pub mod resolved;
 mod secret;

@@ -52,6 +52,7 @@ mod delete;
 mod dispatch;
 mod doubt;
 mod exchange;
+mod farewell;
 mod gate;
 mod get;
 mod headers;

@@ -114,6 +114,7 @@ pub(crate) async fn pass<W: World>(mut incoming: BackendAnswer<W>) -> Result<Ans
 }
 
 /// Passes an answer on as it comes, event streams too.
+#[expect(clippy::boxed_local, reason = "every answer of a backend is in its box")]
 pub(crate) fn untouched<W: World>(incoming: BackendAnswer<W>) -> Answer<Passing<W>> {
     let head = headers::to_client(incoming.head.headers);
     Answer::Passing(response(

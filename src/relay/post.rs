@@ -188,11 +188,11 @@ async fn execute<W: World>(
     let incoming = match ticket.heard(sent) {
         Ok(Sent::Answer(incoming)) => incoming,
         Ok(Sent::Whole(answer)) => {
-            let translated = translated::error(session, &ids, answer.status());
+            let translated = translated::error(session, &ids, answer.status(), ticket);
             return translated.unwrap_or_else(|| answer.into_answer());
         }
         Ok(Sent::SessionGone) => return Answer::Refused(Refused::SessionGone),
-        Ok(Sent::NotRun) => return refuse::not_run(&ids),
+        Ok(Sent::NotRun) => return refuse::not_run(&ids, ticket),
         Ok(Sent::Strange) => return Answer::Refused(lost(ids)),
         Ok(Sent::Refused) => {
             let refusing = Refusing {
@@ -201,7 +201,7 @@ async fn execute<W: World>(
                 fields: &request.headers,
                 agent: asking.agent,
             };
-            return refuse::tell(relay, session, &refusing);
+            return refuse::tell(relay, &refusing, ticket);
         }
         Err(Unanswered::NoReplica) => {
             return Answer::Refused(Refused::NotExecuted {
@@ -219,7 +219,7 @@ async fn execute<W: World>(
         let answering = (head.headers, Source::Reading(Box::new(body)), generation);
         return Box::pin(stream(relay, session, answering, Asking { ids, agent }, ticket)).await;
     }
-    if let Some(answer) = translated::error(session, &ids, incoming.head.status) {
+    if let Some(answer) = translated::error(session, &ids, incoming.head.status, ticket) {
         return answer;
     }
     whole(session, incoming, ids).await

@@ -25,6 +25,7 @@ use crate::relay::passing::{self, Passing};
 use crate::relay::reader::Parting;
 use crate::relay::session::Session;
 use crate::relay::sink::{ClientSink, Ending};
+use crate::relay::ticket::Ticket;
 use crate::relay::world::World;
 
 /// The calls that are refused.
@@ -40,16 +41,19 @@ pub(crate) struct Refusing<'a> {
 }
 
 /// Requests that were not executed since the session was lost before: an error for each.
-pub(crate) fn not_run<W: World>(ids: &[RequestId]) -> Answer<Passing<W>> {
+pub(crate) fn not_run<W: World>(ids: &[RequestId], ticket: &mut Ticket<W>) -> Answer<Passing<W>> {
+    ticket.is_refused();
     passing::json(HeaderMap::new(), refusal::errors(ids, Failure::NotRun).into())
 }
 
 /// Refuses them, and notes when that was delivered.
 pub(crate) fn tell<W: World>(
     relay: &Arc<Relay<W>>,
-    session: &Arc<Session<W>>,
     refusing: &Refusing<'_>,
+    ticket: &mut Ticket<W>,
 ) -> Answer<Passing<W>> {
+    ticket.is_refused();
+    let session = &ticket.session;
     let ids = refusing.ids;
     session.pool.instruments.calls_refused.add(ids.len() as u64);
     info!(session = %session.label(), calls = ids.len(), "calls were refused: the model is told of the loss first");

@@ -3,13 +3,12 @@
 //! It decides nothing: `pure::stream` says what an event does, `ask.rs` what a client gets, `turn.rs` ends an epoch.
 //! Arms of its poll, all cancel-safe: the mailbox, the clock, the log's promise, the backend, the clients.
 //! Absent on purpose: timers (the sweep nudges) and channels (the mailbox is one atomic read when empty).
-//! Next: `intake.rs`, `reader.rs`, `ask.rs`, `turn.rs`.
+//! Next: `intake.rs`, `reader.rs`, `farewell.rs`, `ask.rs`, `turn.rs`.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use tracing::{debug, info};
 
@@ -18,18 +17,16 @@ use crate::pure::event_id::{Conn, IdPrefix, StreamName};
 use crate::pure::limits::EVENT_ID_BYTES_MAX;
 use crate::pure::log::Millis;
 use crate::pure::session::Generation;
-use crate::pure::sse::encode;
 use crate::pure::stream::{Agent, Life, SourceEnd};
 use crate::relay::Relay;
 use crate::relay::again::Acknowledged;
 use crate::relay::ask::{Awaited, Early};
 use crate::relay::backend_side::{BackendSide, prior};
 use crate::relay::intake::{Counts, Intake, Poured, Spill};
-use crate::relay::mailbox::{Command, Had, Mailbox};
+use crate::relay::mailbox::{Command, Mailbox};
 use crate::relay::outcome::{FirstHead, Settled};
-use crate::relay::reader::{Flushed, Parting, Reader};
+use crate::relay::reader::{Flushed, Reader};
 use crate::relay::session::Session;
-use crate::relay::sink::{Ending, Gone};
 use crate::relay::source::Source;
 use crate::relay::turn::Turning;
 use crate::relay::world::World;
@@ -39,20 +36,8 @@ use crate::upstream::{Backoff, EventError, Read};
 /// Batches that one wake carries before the task lets others run.
 const ROUNDS_MAX: usize = 16;
 
-/// How long the rest of a half-sent frame may take when a connection is ended, before it is reset.
-const PARTING_MAX: Duration = Duration::from_secs(1);
-
 /// How long the end of a backend's body may take once all that matters was read, in milliseconds.
 const DRAINING_MS_MAX: u64 = 1_000;
-
-/// What becomes of a connection that does not take its end in time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Late {
-    /// It is reset: another one took its place, and half a frame must not be taken for a whole one.
-    Reset,
-    /// It is closed, and has what the kernel took for it.
-    LetGo,
-}
 
 /// A log in this world.
 pub(crate) type LogOf<W> = <<W as World>::Store as Store>::Log;
@@ -348,20 +333,6 @@ impl<W: World> StreamTask<W> {
         }
     }
 
-    /// The stream is finished and its client has all of it.
-    fn finish_reader(&mut self, cx: &mut Context<'_>, now: Millis) {
-        let Some(reader) = self.release_reader(now) else {
-            return;
-        };
-        let mut parting = reader.part(&self.log, self.kept);
-        parting
-            .sink
-            .leave_receipt(Box::new(Had(Arc::clone(&self.mailbox))));
-        if parting.sink.poll_end(cx, Ending::Complete).is_pending() {
-            self.see_off(parting, Ending::Complete, Late::LetGo);
-        }
-    }
-
     /// Its session is over: once nobody is attached, or will be, it leaves.
     fn leave_if_ending(&mut self) {
         if self.reader.is_none()
@@ -370,66 +341,6 @@ impl<W: World> StreamTask<W> {
         {
             self.phase = Phase::Over(end);
         }
-    }
-
-    fn reader_gone(&mut self, gone: Gone, now: Millis) {
-        let Some(reader) = self.release_reader(now) else {
-            return;
-        };
-        debug!(session = %self.session.label(), stream = %self.name, ?gone, written = %reader.written(), acked = %self.acked, "client left");
-    }
-
-    /// Ends the client's connection at an event's boundary; it may come back.
-    pub(crate) fn end_connection(&mut self, now: Millis) {
-        let retry_ms = self.relay.jittered_retry_ms(&self.session);
-        self.send_away(retry_ms, now);
-    }
-
-    /// Ends the client's connection at an event's boundary, with this `retry`.
-    pub(crate) fn send_away(&mut self, retry_ms: u64, now: Millis) {
-        let Some(reader) = self.release_reader(now) else {
-            return;
-        };
-        let mut parting = reader.part(&self.log, self.kept);
-        if self.agent.bears_retry() {
-            encode::retry(&mut parting.rest, retry_ms);
-        }
-        self.see_off(parting, Ending::Close, Late::LetGo);
-    }
-
-    /// Takes the client's connection out of the stream: nobody is attached from now on.
-    pub(crate) fn release_reader(&mut self, now: Millis) -> Option<Reader> {
-        let reader = self.reader.take()?;
-        self.acked = reader.acked();
-        self.detached_since = now;
-        self.log.hold(self.awaited.as_ref().map(|awaited| awaited.from));
-        self.session.detached(now);
-        self.relay.idle.add(&self.mailbox);
-        let instruments = &self.session.pool.instruments;
-        instruments.streams_detached.shift(1);
-        instruments.bytes_sent.add(reader.bytes);
-        instruments
-            .stream_life
-            .took(Duration::from_millis(now.0.saturating_sub(reader.since.0)));
-        Some(reader)
-    }
-
-    /// Ends a connection without this task. One that has all of its answer may take as long as any client may; one that
-    /// is told a last word gets a second for it.
-    pub(crate) fn see_off(&self, mut parting: Parting, how: Ending, late: Late) {
-        let bound = match how {
-            Ending::Complete => self.session.pool.config.stream.stall_max,
-            Ending::Close | Ending::Abort => PARTING_MAX,
-        };
-        tokio::spawn(async move {
-            if tokio::time::timeout(bound, parting.end(how)).await.is_err() {
-                match late {
-                    Late::Reset => parting.abort(),
-                    // What the kernel took stands at an event's boundary and may still arrive: it is not thrown away.
-                    Late::LetGo => drop(parting),
-                }
-            }
-        });
     }
 
     /// A priming id for this position, new each time.

@@ -54,12 +54,22 @@ impl Waiters {
     }
 }
 
+/// What an answer is to whoever sends the same request again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Worth {
+    /// What the request came to.
+    Result,
+    /// A refusal, in whatever words: nothing ran, and whoever had it asks again on purpose.
+    Refusal,
+}
+
 /// A POST of a session that is under way: meanwhile the session does not expire, and the same POST is not sent again.
 pub(crate) struct Ticket<W: World> {
     pub(crate) session: Arc<Session<W>>,
     pub(crate) relay: Arc<Relay<W>>,
     shown: Option<Shown>,
     heard: Heard,
+    worth: Worth,
     number: Option<Number>,
 }
 
@@ -76,6 +86,7 @@ impl<W: World> Ticket<W> {
             relay: Arc::clone(relay),
             shown: Some(shown),
             heard: Heard::Nothing,
+            worth: Worth::Result,
             number,
         }
     }
@@ -84,6 +95,11 @@ impl<W: World> Ticket<W> {
     pub(crate) fn heard(&mut self, sent: Result<Sent<W>, Unanswered>) -> Result<Sent<W>, Unanswered> {
         self.heard = Heard::of(&sent);
         sent
+    }
+
+    /// Its answer is a refusal, though it looks like a result: it is not given to whoever asks again after having had it.
+    pub(crate) const fn is_refused(&mut self) {
+        self.worth = Worth::Refusal;
     }
 
     /// A stream of this epoch is about to answer it. Next: ring, when it is registered; or [`Ticket::streams_not`].
@@ -102,10 +118,12 @@ impl<W: World> Ticket<W> {
 
     /// It was answered.
     pub(crate) fn settle(mut self, answer: &Answer<Passing<W>>, taken: Taken) {
-        let settled = match self.number {
-            Some(_) => held::settled(answer, taken, &self.relay.answers),
+        let settled = match (self.number, self.worth, taken) {
             // Nobody looks for it.
-            None => Settled::Forget,
+            (None, _, _) | (Some(_), Worth::Refusal, Taken::At(_)) => Settled::Forget,
+            (Some(_), Worth::Result, _) | (Some(_), Worth::Refusal, Taken::Not { .. }) => {
+                held::settled(answer, taken, &self.relay.answers)
+            }
         };
         if let Waiters(Some(waits)) = self.close(settled) {
             let outcome = match answer {

@@ -218,16 +218,15 @@ fn a_backend_that_is_another_server_now() {
     assert!(backend.is_silent());
 }
 
-/// A listener whose stream broke learns of it without asking anything.
+/// A listener whose stream broke learns of it without asking anything: the GET that is opened again finds out.
 #[test]
 fn a_listener_finds_a_backend_that_started_anew() {
     let backend = Backend::start();
-    backend.see_pings();
     let proxy = Proxy::start(&[&backend.url()], &[]);
     let session = Session::open(&proxy, &backend);
     let (mut listener, standing) = session.listening(&backend);
     standing.cut();
-    gone(pinged(&backend, "backend-session"));
+    gone(backend.next_of("GET"));
     begun_anew(&backend, "second");
     let mut standing = backend.next_of("GET").stream();
     assert_eq!(standing.head.get("mcp-session-id"), Some("second"));
@@ -288,8 +287,8 @@ fn shared_sessions_are_in_no_doubt() {
     );
     assert_eq!(client.whole().body, LISTED);
     // A session that is gone from what they share is lost like any other.
-    let mut client = session.post(LIST);
+    let mut client = session.post(&LIST.replace("40", "41"));
     gone(backend.next());
     begun_anew(&backend, "second");
-    not_run(&client.whole(), "40");
+    not_run(&client.whole(), "41");
 }

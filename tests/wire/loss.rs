@@ -8,13 +8,13 @@ use crate::backend::{Backend, Exchange};
 use crate::client::{Client, Whole};
 use crate::proxy::Proxy;
 use crate::session::{
-    OLDER, PRIMING, Session, call, failed, initialize, initialized, json, message, note, primed, result,
-    resync, says_gone, verdict,
+    OLDER, PRIMING, Session, another_call, call, failed, initialize, initialized, json, message, note,
+    primed, result, resync, says_gone, verdict,
 };
 
 pub(crate) const ANNOUNCE: &str = "upstream.session.on_session_loss=announce";
 pub(crate) const REINITIALIZE: &str = "upstream.session.on_session_loss=reinitialize";
-const TERMINATE: &str = "upstream.session.on_session_loss=terminate";
+pub(crate) const TERMINATE: &str = "upstream.session.on_session_loss=terminate";
 
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":40,"method":"tools/list"}"#;
@@ -58,11 +58,12 @@ pub(crate) fn begun_anew_with(backend: &Backend, id: &str, fields: &[(&str, &str
 
 /// A call that reaches this backend under this id, and is answered.
 pub(crate) fn runs(session: &Session, backend: &Backend, own_id: &str) {
-    let mut client = session.post(&call("90"));
+    let body = another_call("90");
+    let mut client = session.post(&body);
     let asked = backend.next_of("POST");
     assert_eq!(
         (&*asked.body, asked.head.get("mcp-session-id")),
-        (&*call("90"), Some(own_id))
+        (&*body, Some(own_id))
     );
     asked.json(&result("90"));
     assert_eq!(client.whole().body, result("90"));
@@ -754,6 +755,12 @@ fn a_refusal_for_a_client_that_takes_json_only() {
     assert_eq!(whole.head.get("content-type"), Some("application/json"));
     told(&whole.body, "1");
     runs(&session, &backend, "second");
+    // It was not run: asked for again, it is.
+    client.peer.send(request.as_bytes());
+    let asked = backend.next();
+    assert_eq!(asked.body, body);
+    asked.json(&result("1"));
+    assert_eq!(client.whole().body, result("1"));
 }
 
 /// A session that is known from its token alone can't be begun anew: 404, and for ever.

@@ -4,7 +4,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a test waits for what must come. Never a measure of speed: a generous bound on a hang.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
@@ -191,10 +191,14 @@ impl Peer {
         }
     }
 
-    /// The whole body.
+    /// The whole body. One that goes on for ever, as with comments, is no whole body.
     pub(crate) fn whole(&mut self) -> io::Result<Vec<u8>> {
         let mut all = Vec::new();
+        let since = Instant::now();
         loop {
+            if since.elapsed() >= DEADLINE {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
             let piece = self.piece()?;
             if piece.is_empty() {
                 return Ok(all);

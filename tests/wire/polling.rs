@@ -149,10 +149,7 @@ fn a_poll_that_brings_nothing_twice_is_given_up() {
 #[test]
 fn a_poll_is_bounded_in_time() {
     let backend = Backend::start();
-    let settings = [
-        "upstream.stream.polling=hold",
-        "upstream.stream.reattach_max=300ms",
-    ];
+    let settings = ["upstream.stream.polling=hold", "upstream.stream.reattach_max=1s"];
     let proxy = Proxy::start(&[&backend.url()], &settings);
     let session = Session::open(&proxy, &backend);
     for how in ["refused", "silent", "never answered", "405"] {

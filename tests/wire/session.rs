@@ -117,7 +117,10 @@ impl Session {
         client.send("POST", &all, &initialize(revision));
         let mut answer = vec![("content-type", "application/json")];
         answer.extend(fields);
-        backend.next().answer(200, &answer, &initialized(revision));
+        // Another session's listener may ask again just now.
+        backend
+            .next_of("POST")
+            .answer(200, &answer, &initialized(revision));
         let whole = client.whole();
         assert_eq!(whole.head.status(), 200, "{whole:?}");
         assert_eq!(whole.body, initialized(revision));

@@ -3,9 +3,11 @@
 //! Next: `tokens.rs`.
 
 use crate::backend::{Backend, Exchange};
+use crate::loss::{TERMINATE, begun_anew, gone, refused};
 use crate::proxy::Proxy;
 use crate::session::{
-    OLDER, PRIMING, Session, call, epoch_of, failed, message, note, primed, result, verdict,
+    OLDER, PRIMING, Session, another_call, call, epoch_of, failed, message, note, primed, result, says_gone,
+    verdict,
 };
 
 const ISOLATED: &str = "upstream.isolate_request_ids=true";
@@ -38,7 +40,7 @@ fn ids_of_sessions_that_count_alike_differ_at_the_backend() {
             let whole = client.whole();
             assert_eq!((whole.head.get("x-own"), &*whole.body), (Some("1"), &*result(id)));
             seen.push(own);
-            let mut client = session.post(&call(id));
+            let mut client = session.post(&another_call(id));
             let exchange = backend.next_of("POST");
             let own = id_of(&exchange);
             let mut exchange = exchange.stream();
@@ -107,7 +109,7 @@ fn cancels_name_the_backends_id() {
     );
     let session = Session::open(&proxy, &backend);
     for own_word in [false, true] {
-        let mut client = session.post(&call("5"));
+        let mut client = session.post(&another_call("5"));
         let exchange = backend.next_of("POST");
         let id = id_of(&exchange);
         let exchange = exchange.stream();
@@ -167,7 +169,7 @@ fn the_answer_to_another_sessions_request_reaches_nobody() {
     assert_eq!(crate::session::position(last.id()), (2, true));
     client.ended();
     // As a whole answer it is no answer.
-    let mut client = one.post(&call("1"));
+    let mut client = one.post(&another_call("1"));
     backend.next_of("POST").json(&result(&foreign));
     assert_eq!(
         failed(&client.whole().body, "1"),
@@ -217,7 +219,7 @@ fn a_slow_answer_becomes_a_stream() {
     let proxy = Proxy::start(&[&backend.url()], &["upstream.stream.json_upgrade_after=20ms"]);
     let session = Session::open(&proxy, &backend);
     for how in ["json", "lines", "stream", "cut"] {
-        let mut client = session.post(&call("1"));
+        let mut client = session.post(&another_call("1"));
         let exchange = backend.next_of("POST");
         assert_eq!(verdict(&client.head()), "live");
         let prime = primed(&mut client).id().to_owned();
@@ -254,14 +256,17 @@ fn a_slow_answer_becomes_a_stream() {
 #[test]
 fn a_slow_answer_that_fails_is_said_in_its_stream() {
     let backend = Backend::start();
-    let proxy = Proxy::start(&[&backend.url()], &["upstream.stream.json_upgrade_after=20ms"]);
-    for (how, reason) in [
-        ("503", "backend_status"),
-        ("lost", "backend_lost"),
-        ("nothing", "backend_lost"),
-        ("404", "backend_lost"),
+    let slowly = "upstream.stream.json_upgrade_after=20ms";
+    let announces = Proxy::start(&[&backend.url()], &[slowly]);
+    let terminates = Proxy::start(&[&backend.url()], &[slowly, TERMINATE]);
+    for (how, proxy, reason) in [
+        ("503", &announces, "backend_status"),
+        ("lost", &announces, "backend_lost"),
+        ("nothing", &announces, "backend_lost"),
+        ("goes on", &announces, "backend_lost"),
+        ("gone", &terminates, "backend_lost"),
     ] {
-        let session = Session::open(&proxy, &backend);
+        let session = Session::open(proxy, &backend);
         let mut client = session.post(&call("1"));
         let exchange = backend.next_of("POST");
         verdict(&client.head());
@@ -270,16 +275,27 @@ fn a_slow_answer_that_fails_is_said_in_its_stream() {
             "503" => exchange.answer(503, &[], "busy"),
             "lost" => exchange.cut(),
             "nothing" => exchange.answer(202, &[], ""),
-            _ => exchange.answer(404, &[], ""),
+            _ => gone(exchange),
         }
         let error = client.event();
         assert_eq!(failed(error.data(), "1").0, reason, "{how}");
         assert!(error.id().ends_with('~'));
         client.ended();
-        if how == "404" {
-            session.is_gone();
+        match how {
+            "goes on" => {
+                begun_anew(&backend, "second");
+                session.logged(proxy, "lost session goes on");
+                // An error is not the word that the model is owed: its next call is refused, in words.
+                refused(&mut session.post(&call("2")), "2");
+            }
+            "gone" => {
+                says_gone(&session.post(&call("2")).whole());
+                session.is_gone();
+            }
+            _ => {}
         }
     }
+    assert!(backend.is_silent());
 }
 
 /// Only where it is understood: never a session before 2025-11-25, and never by default.
@@ -294,7 +310,7 @@ fn what_is_answered_as_it_is() {
         let mut client = session.post(&call("1"));
         let waiting = backend.next_of("POST");
         // Meanwhile another call has become a stream.
-        let mut other = primes.post(&call("2"));
+        let mut other = primes.post(&another_call("2"));
         let exchange = backend.next_of("POST");
         verdict(&other.head());
         primed(&mut other);

@@ -3,20 +3,18 @@
 //! long. A token's content is read, never trusted: it may narrow whom the backend's word reaches, not widen it.
 //! Remembered are keyed hashes; of raw credentials the newest accepted alone, wiped when it is replaced or dropped.
 //! Absent on purpose: the ping that proves (`relay/gate.rs`), HTTP status codes, the clock.
-//! Next: `ledger.rs`.
+//! Next: `claims.rs`, then `ledger.rs`.
 
 use std::fmt;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::{AUTHORIZATION, HeaderName, USER_AGENT};
 use http::{HeaderMap, HeaderValue};
 use zeroize::Zeroizing;
 
 use crate::pure::keys::Key;
-use crate::pure::limits::{ACCEPTANCE_MS_MAX, CREDENTIALS_MAX, JWT_BYTES_MAX};
+use crate::pure::limits::{ACCEPTANCE_MS_MAX, CREDENTIALS_MAX};
 use crate::pure::log::Millis;
-use crate::pure::rpc;
+use crate::pure::session::claims::{Claims, Expires};
 
 /// The keyed hash of a credential. Prints as nothing: it is of no use in a log.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -102,15 +100,6 @@ pub struct Presented {
     agent: Option<HeaderValue>,
 }
 
-/// When a credential says that it ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Expires {
-    /// It does not say.
-    Unsaid,
-    /// At this second since 1970.
-    At(u64),
-}
-
 /// What a request shows.
 pub enum Shown {
     /// The session's newest accepted credential, byte for byte.
@@ -171,51 +160,6 @@ impl Presented {
     pub const fn hash(&self) -> CredentialHash {
         self.hash
     }
-}
-
-/// What a JWT says of itself. Nobody vouches for it here.
-struct Claims {
-    issuer: Option<String>,
-    subject: String,
-    expires: Expires,
-}
-
-impl Claims {
-    /// Reads an `Authorization` of one scheme and one JWT. `None` is anything else, a JWT without a subject too.
-    fn of(authorization: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(authorization).ok()?;
-        let (_scheme, token) = text.trim().split_once(' ')?;
-        let mut parts = token.trim().split('.');
-        let (Some(_), Some(payload), Some(_), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return None;
-        };
-        if payload.len() > JWT_BYTES_MAX {
-            return None;
-        }
-        let payload = Zeroizing::new(URL_SAFE_NO_PAD.decode(payload).ok()?);
-        let member = |name: &str| rpc::lookup(&payload, &[name]);
-        let words = |name: &str| member(name).and_then(rpc::text).map(std::borrow::Cow::into_owned);
-        let expires = match member("exp") {
-            None => Expires::Unsaid,
-            Some(raw) => Expires::At(seconds(raw)),
-        };
-        Some(Self {
-            issuer: words("iss"),
-            subject: words("sub")?,
-            expires,
-        })
-    }
-}
-
-/// A NumericDate, rounded down. What is none has passed: such a token is accepted for one request at a time.
-fn seconds(raw: &[u8]) -> u64 {
-    let number = std::str::from_utf8(raw)
-        .ok()
-        .and_then(|text| text.parse::<f64>().ok());
-    // The cast saturates: negative and unordered numbers are 0.
-    number.map_or(0, |number| number as u64)
 }
 
 /// A credential as it came: for each value `1`, its length (4 bytes) and itself; `0` ends a field.
@@ -445,8 +389,12 @@ impl Credentials {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
     use super::*;
     use crate::pure::keys::{KeyId, KeyRing};
+    use crate::pure::limits::JWT_BYTES_MAX;
 
     fn ring() -> KeyRing {
         KeyRing::new((KeyId::RANDOM, b"a secret of more than 16 bytes"), []).expect("a ring")

@@ -1,8 +1,9 @@
 //! One session's record, as facts and decisions: is it alive, which streams it has, what it told and was told.
 //! Law: every list has a bound with a name; a session that ended never lives again.
 //! Absent on purpose: the lock around the record, timers and wires (`relay/session.rs`). Handles are opaque here.
-//! Next: `life.rs`, then `streams.rs`, `subscriptions.rs`, `credential.rs`, `ledger.rs`, `loss.rs`, `generation.rs`.
+//! Next: `life.rs`, then `streams.rs`, `subscriptions.rs`, `credential.rs`, `claims.rs`, `ledger.rs`, `loss.rs`, `generation.rs`.
 
+mod claims;
 pub mod credential;
 pub mod generation;
 pub mod ledger;
