@@ -111,7 +111,7 @@ impl HostGate {
             .into_iter()
             .chain(named)
             .chain(with_port)
-            .filter(|text: &Box<str>| authority(text).is_some_and(|named| gate.takes_host(&named)))
+            .filter(|text| authority(text).is_some_and(|named| gate.takes_host(&named)))
             .collect();
         gate
     }
