@@ -286,8 +286,6 @@ fn what_a_budget_took_is_said_to_be_evicted() {
         filling.event(&big);
         message(&mut other, &big);
     }
-    other.cut();
-    session.client_left(&proxy);
     let (mut client, mut exchange) = session.streaming_call(&backend, "1");
     exchange.event(&note(1));
     let cursor = message(&mut client, &note(1)).id().to_owned();

@@ -50,13 +50,14 @@ fn the_openers_credential_is_accepted() {
     for fields in [OWN, &[]] {
         let session = opened(&proxy, &backend, fields);
         let mut listener = session.send("GET", fields, "");
-        let _standing = backend.next().stream();
+        let standing = backend.next().stream();
         assert_eq!(verdict(&listener.head()), "live");
         let (client, _exchange, cursor) = streaming(&session, &backend, fields);
         client.cut();
         let mut client = resume(&session, fields, &cursor);
         assert_eq!(verdict(&client.head()), "resumed 1 1");
         assert!(backend.is_silent(), "nothing was asked");
+        backend.park(standing);
     }
     // A credential that a call has shown is accepted with its answer.
     let session = opened(&proxy, &backend, OWN);
