@@ -39,11 +39,12 @@ impl<W: World> Session<W> {
 }
 
 impl<W: World> StreamTask<W> {
-    /// How an orderly end of the backend's stream is to be taken.
+    /// How an orderly end of the backend's stream is to be taken. A server that wants to be polled says when (`retry`);
+    /// one that is just stopped ends its streams in order too, and what it then says of its store is no continuation.
     pub(crate) fn clean_end(&self) -> SourceEnd {
-        match self.backend.trail.cursor() {
-            Some(_) => SourceEnd::CleanAfterId,
-            None => SourceEnd::Clean,
+        match (self.backend.trail.cursor(), self.backend.trail.retry()) {
+            (Some(_), Some(_)) => SourceEnd::CleanAfterId,
+            (Some(_) | None, _) => SourceEnd::Clean,
         }
     }
 

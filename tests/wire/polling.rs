@@ -83,10 +83,9 @@ fn an_answer_is_polled_from_its_priming_event() {
     let mut exchange = backend.next_of("POST").stream();
     assert_eq!(verdict(&client.head()), "live");
     let prime = primed(&mut client).id().to_owned();
-    exchange.chunk("id: up-0\ndata: \n\n");
+    backend_primes(&mut exchange, "up-0", 2_000);
     exchange.finish();
-    // The backend named no time: the proxy's own base.
-    sent_to_poll(&mut client, "1000");
+    sent_to_poll(&mut client, "2000");
     let mut client = session.resume(&prime);
     assert_eq!(verdict(&client.head()), "resumed 0 0");
     primed(&mut client);
@@ -197,6 +196,25 @@ fn older_sessions_are_not_polled() {
     assert!(backend.is_silent());
 }
 
+/// A server that is stopped ends its streams in order too. It never said when to come back: its answer is lost.
+#[test]
+fn an_orderly_end_without_a_time_is_no_poll() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &[]);
+    let session = Session::open(&proxy, &backend);
+    let (mut client, mut exchange) = session.streaming_call(&backend, "1");
+    exchange.chunk("id: up-0\ndata: \n\n");
+    exchange.chunk(&event("up-1", &note(1)));
+    exchange.finish();
+    message(&mut client, &note(1));
+    assert_eq!(
+        failed(client.event().data(), "1"),
+        ("backend_lost".into(), "unknown".into())
+    );
+    client.ended();
+    assert!(backend.is_silent());
+}
+
 /// A client that does not come back to poll: what runs is cancelled, and its cursor is told why.
 #[test]
 fn a_client_that_does_not_come_back_to_poll() {
@@ -204,6 +222,7 @@ fn a_client_that_does_not_come_back_to_poll() {
     let proxy = Proxy::start(&[&backend.url()], &["upstream.stream.detached_max=200ms"]);
     let session = Session::open(&proxy, &backend);
     let (mut client, mut exchange) = session.streaming_call(&backend, "1");
+    backend_primes(&mut exchange, "up-0", 1_000);
     exchange.chunk(&event("up-1", &note(1)));
     exchange.finish();
     let cursor = message(&mut client, &note(1)).id().to_owned();
