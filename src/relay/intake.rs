@@ -11,7 +11,7 @@ use crate::pure::event_id::IdPrefix;
 use crate::pure::isolation::{Isolation, Restored};
 use crate::pure::limits::SERVER_REQUESTS_MAX;
 use crate::pure::log::{EndMark, Entry, Full, Millis, Span, TakenBy};
-use crate::pure::overlap::{Overlap, Proof, Said};
+use crate::pure::overlap::{Overlap, Said};
 use crate::pure::rpc::{EventKind, RequestId, begins_a_notification, classify_event};
 use crate::pure::session::Generation;
 use crate::pure::sse::{Block, Text};
@@ -74,13 +74,9 @@ impl<L: StreamLog> Intake<'_, L> {
             Some(text) if !text.as_bytes().is_empty() => text,
             Some(_) | None => {
                 return match &self.prior {
-                    // A cursor among what comes again stands somewhere behind what is held.
-                    Prior::Proof(overlap) if overlap.proof() != Proof::Whole => {
-                        self.counts.drop(Dropped::Empty)
-                    }
-                    Prior::Nothing | Prior::Had(_) | Prior::Proof(_) => {
-                        self.leave_out(Dropped::Empty, block.id)
-                    }
+                    // Asked from such a cursor, a backend may keep back what it stored before it and never sent.
+                    Prior::Proof(_) => self.counts.drop(Dropped::Empty),
+                    Prior::Nothing | Prior::Had(_) => self.leave_out(Dropped::Empty, block.id),
                 };
             }
         };
@@ -100,7 +96,11 @@ impl<L: StreamLog> Intake<'_, L> {
             Some(Restored::Foreign) => {
                 if let Prior::Proof(overlap) = &mut self.prior {
                     // Nothing may stand between what comes again.
-                    let _ = overlap.take(block.id, text.as_bytes());
+                    match overlap.take(block.id, text.as_bytes()) {
+                        Said::News => {}
+                        Said::Later => return,
+                        Said::Nothing => return self.counts.drop(Dropped::Repeated),
+                    }
                 }
                 return self.leave_out(Dropped::StrayResponse, block.id);
             }
@@ -115,6 +115,7 @@ impl<L: StreamLog> Intake<'_, L> {
             },
             Prior::Proof(overlap) => match overlap.take(block.id, text.as_bytes()) {
                 Said::News => {}
+                Said::Later => return,
                 Said::Nothing => return self.counts.drop(Dropped::Repeated),
             },
         }
@@ -139,6 +140,9 @@ impl<L: StreamLog> Intake<'_, L> {
     /// An event is left out; its id is a cursor all the same.
     fn leave_out(&mut self, why: Dropped, id: Option<&[u8]>) {
         self.counts.drop(why);
+        if let Prior::Proof(overlap) = &mut self.prior {
+            overlap.left_out();
+        }
         if let Some(id) = id {
             self.trail.cursor_at(self.newest(), id);
         }

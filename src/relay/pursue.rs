@@ -162,7 +162,7 @@ impl<W: World> StreamTask<W> {
             .pursuit
             .map(|pursuit| pursuit.deadline(self.reattach_max()));
         match (&self.source, &self.backend.reattaching) {
-            (Source::Reading(_), Some(reattaching)) => end.map(|end| end.min(reattaching.until())),
+            (Source::Reading(_), Some(reattaching)) => Some(reattaching.until()),
             (Source::Reading(_) | Source::Opening(_), _) => end,
             (
                 Source::Waiting { .. }
