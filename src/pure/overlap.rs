@@ -125,6 +125,16 @@ pub struct Overlap {
     proof: Proof,
     behind: Twice,
     aside: Vec<Held>,
+    cursors: Cursors,
+}
+
+/// Whether a connection brought an id without an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cursors {
+    /// None.
+    None,
+    /// Some: the backend primed the connection.
+    Some,
 }
 
 impl Overlap {
@@ -145,7 +155,19 @@ impl Overlap {
             proof,
             behind: Twice::new(left.shown),
             aside: left.aside,
+            cursors: Cursors::None,
         }
+    }
+
+    /// An id came without an event. It is nothing to ask from: a backend may have stored something before it that it
+    /// will never send.
+    pub const fn cursor(&mut self) {
+        self.cursors = Cursors::Some;
+    }
+
+    /// Whether such an id came.
+    pub const fn cursors(&self) -> Cursors {
+        self.cursors
     }
 
     /// How it stands.

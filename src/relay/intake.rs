@@ -73,9 +73,13 @@ impl<L: StreamLog> Intake<'_, L> {
             // An id or a `retry` without data is a cursor of the backend's, no event.
             Some(text) if !text.as_bytes().is_empty() => text,
             Some(_) | None => {
-                return match &self.prior {
-                    // Asked from such a cursor, a backend may keep back what it stored before it and never sent.
-                    Prior::Proof(_) => self.counts.drop(Dropped::Empty),
+                return match &mut self.prior {
+                    Prior::Proof(overlap) => {
+                        if block.id.is_some() {
+                            overlap.cursor();
+                        }
+                        self.counts.drop(Dropped::Empty);
+                    }
                     Prior::Nothing | Prior::Had(_) => self.leave_out(Dropped::Empty, block.id),
                 };
             }

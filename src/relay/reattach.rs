@@ -12,7 +12,7 @@ use crate::pure::epoch::{Reason, Seq};
 use crate::pure::event_id::StreamName;
 use crate::pure::limits::{CONFIRM_MS_MIN, REATTACH_WAIT_MS, REATTACHED_PROOF_MS_MAX};
 use crate::pure::log::Millis;
-use crate::pure::overlap::{Held, Left, Order, Overlap, Proof};
+use crate::pure::overlap::{Cursors, Held, Left, Order, Overlap, Proof};
 use crate::pure::stream::pursuit::{Brought, Step};
 use crate::pure::stream::trail::Ask;
 use crate::pure::stream::{Pursuit, SourceEnd};
@@ -138,6 +138,26 @@ impl<W: World> StreamTask<W> {
             }
         }
         info!(session = %self.session.label(), stream = %self.name, "backend stream broke; it is asked again");
+        self.prove_from(ask, Told::Nothing);
+        self.backend.pursuit = Some(Pursuit::new(now));
+        self.source = Source::Waiting {
+            until: Millis(now.0 + self.backend_retry_ms().min(REATTACH_WAIT_MS)),
+        };
+    }
+
+    /// The backend ended an unfinished answer to be polled. Where a proof is wanted and can be had, what it then says is
+    /// proved like any other; else it is believed.
+    pub(crate) fn prove_poll(&mut self) {
+        if self.may_reattach()
+            && let Some(ask) = self.overlap_to_ask()
+            && Order::of(&ask.cursor) == Order::Kept
+        {
+            // It said itself that more follows.
+            self.prove_from(ask, Told::News);
+        }
+    }
+
+    fn prove_from(&mut self, ask: Ask, told: Told) {
         self.backend.reattaching = Some(Box::new(Reattaching {
             troubles: self.session.replica().troubles(),
             ask,
@@ -145,14 +165,10 @@ impl<W: World> StreamTask<W> {
             proof: None,
             stage: Stage::Proving,
             brought: Brought::Nothing,
-            told: Told::Nothing,
+            told,
             confirmed_at: None,
             until: Millis(u64::MAX),
         }));
-        self.backend.pursuit = Some(Pursuit::new(now));
-        self.source = Source::Waiting {
-            until: Millis(now.0 + self.backend_retry_ms().min(REATTACH_WAIT_MS)),
-        };
     }
 
     /// A connection that was asked for ended.
@@ -300,6 +316,9 @@ impl<W: World> StreamTask<W> {
             self.backend.pursuit = Some(Pursuit::new(now));
             reattaching.brought = Brought::Something;
             reattaching.told = Told::News;
+        }
+        if reattaching.proof.as_ref().map(Overlap::cursors) == Some(Cursors::Some) {
+            reattaching.brought = Brought::Something;
         }
         match reattaching.proof.as_ref().map(Overlap::proof) {
             None | Some(Proof::Pending) => {}

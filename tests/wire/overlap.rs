@@ -374,6 +374,41 @@ fn what_was_stored_but_not_sent_is_not_lost() {
     message(&mut client, &note(5));
 }
 
+/// A server that ends an answer to be polled has the same moment in which it stores and does not send.
+#[test]
+fn a_poll_is_proved_too() {
+    let backend = Backend::start();
+    let mut settings = PROVED.to_vec();
+    settings.extend(["upstream.stream.retry=100ms", "upstream.stream.polling=hold"]);
+    let proxy = Proxy::start(&[&backend.url()], &settings);
+    let session = Session::open(&proxy, &backend);
+    let (mut client, mut exchange) = session.streaming_call(&backend, "1");
+    exchange.chunk(&events("p= a=1"));
+    message(&mut client, &note(1));
+    exchange.finish();
+    let mut exchange = asked(&backend, "p");
+    exchange.chunk(&events("a=1 q="));
+    exchange.chunk(&events("c=3"));
+    for _ in 0..2 {
+        exchange = asked(&backend, "p");
+        exchange.chunk(&events("a=1 b=2 c=3"));
+    }
+    message(&mut client, &note(2));
+    message(&mut client, &note(3));
+    // It wants to be polled again, more than once, and says nothing meanwhile but a new id.
+    for id in ["r=", "s=", "t="] {
+        exchange.chunk(&events(id));
+        exchange.finish();
+        exchange = asked(&backend, "p");
+        exchange.chunk(&events("a=1 b=2 c=3"));
+    }
+    exchange.cut();
+    let all = events("a=1 b=2 c=3") + &event("d", &result("1"));
+    gives_back(&backend, "p", &all);
+    message(&mut client, &result("1"));
+    client.ended();
+}
+
 /// What was shown must be shown again: what a server sent and did not store, or stores elsewhere, proves nothing.
 #[test]
 fn what_is_shown_once_only_is_a_gap() {
@@ -387,8 +422,10 @@ fn what_is_shown_once_only_is_a_gap() {
         ("a=1 b=2", "a=1 b=3"),
     ] {
         let (mut client, _) = broken_call(&session, &backend, "p= a=1");
-        asked(&backend, "p").chunk(&events(first));
-        asked(&backend, "p").chunk(&events(second));
+        let mut shown = asked(&backend, "p");
+        shown.chunk(&events(first));
+        let mut shown_again = asked(&backend, "p");
+        shown_again.chunk(&events(second));
         let error = client.event();
         assert_eq!(failed(error.data(), "1").0, "upstream_gap", "{first} / {second}");
         client.ended();
