@@ -45,6 +45,14 @@ pub const UPSTREAM_ID_BYTES_MAX: usize = 1_024;
 /// Events of a standalone stream that are recognised when its backend says them again: as many as common servers cache.
 pub const UPSTREAM_CACHE_EVENTS: usize = 16;
 
+/// Events that one asking of a backend may show before the next one confirms them, remembered by id and digest: 64 KiB at
+/// the longest ids. What is beyond them is shown by the next asking.
+pub const SHOWN_EVENTS_MAX: usize = 64;
+
+/// Shortest time from one asking that confirms events to the next one, in milliseconds: a busy stream is confirmed in
+/// batches, and its backend is not asked for each event.
+pub const CONFIRM_MS_MIN: u64 = 100;
+
 /// How long a backend that is asked again has for the events that it must say again, in milliseconds.
 pub const REATTACHED_PROOF_MS_MAX: u64 = 2_000;
 

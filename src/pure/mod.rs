@@ -25,4 +25,5 @@ pub mod refusal;
 pub mod resume;
 pub mod session;
 pub mod stream;
+pub mod twice;
 pub mod verdict;

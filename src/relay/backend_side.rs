@@ -9,8 +9,8 @@ use crate::pure::log::Millis;
 use crate::pure::rpc::RequestId;
 use crate::pure::stream::admission::{Admission, Had};
 use crate::pure::stream::{Pursuit, Trail};
+use crate::relay::confirm::Reattaching;
 use crate::relay::intake::Prior;
-use crate::relay::reattach::Reattaching;
 
 /// The backend's side of a stream.
 pub(crate) struct BackendSide {

@@ -11,7 +11,7 @@ use crate::pure::event_id::IdPrefix;
 use crate::pure::isolation::{Isolation, Restored};
 use crate::pure::limits::SERVER_REQUESTS_MAX;
 use crate::pure::log::{EndMark, Entry, Full, Millis, Span, TakenBy};
-use crate::pure::overlap::{Overlap, Proof, Said};
+use crate::pure::overlap::{Overlap, Said};
 use crate::pure::rpc::{EventKind, RequestId, begins_a_notification, classify_event};
 use crate::pure::session::Generation;
 use crate::pure::sse::{Block, Text};
@@ -70,19 +70,8 @@ impl<L: StreamLog> Intake<'_, L> {
             self.trail.retry_in(ms);
         }
         let text = match block.text() {
-            // An id or a `retry` without data is a cursor of the backend's, no event.
             Some(text) if !text.as_bytes().is_empty() => text,
-            Some(_) | None => {
-                return match &self.prior {
-                    // A cursor among what comes again stands somewhere behind what is held.
-                    Prior::Proof(overlap) if overlap.proof() != Proof::Whole => {
-                        self.counts.drop(Dropped::Empty)
-                    }
-                    Prior::Nothing | Prior::Had(_) | Prior::Proof(_) => {
-                        self.leave_out(Dropped::Empty, block.id)
-                    }
-                };
-            }
+            Some(_) | None => return self.cursor(block.id),
         };
         if block.event.is_empty()
             && begins_a_notification(text.as_bytes())
@@ -98,25 +87,20 @@ impl<L: StreamLog> Intake<'_, L> {
             None | Some(Restored::Unchanged) => text,
             Some(Restored::Changed(own)) => Text::of(own),
             Some(Restored::Foreign) => {
-                if let Prior::Proof(overlap) = &mut self.prior {
-                    // Nothing may stand between what comes again.
-                    let _ = overlap.take(block.id, text.as_bytes());
+                // Nothing may stand between what comes again.
+                if matches!(self.prior, Prior::Proof(_))
+                    && self.judge(block.id, text.as_bytes()) == News::HadBefore
+                {
+                    return;
                 }
                 return self.leave_out(Dropped::StrayResponse, block.id);
             }
         };
         let marked = self.generation.mark(text.as_bytes());
         let text = marked.as_deref().map_or(text, Text::of);
-        match &mut self.prior {
-            Prior::Nothing => {}
-            Prior::Had(had) => match had.judge(block.id, text.as_bytes()) {
-                News::New => {}
-                News::HadBefore => return self.leave_out(Dropped::Repeated, block.id),
-            },
-            Prior::Proof(overlap) => match overlap.take(block.id, text.as_bytes()) {
-                Said::News => {}
-                Said::Nothing => return self.counts.drop(Dropped::Repeated),
-            },
+        match self.judge(block.id, text.as_bytes()) {
+            News::New => {}
+            News::HadBefore => return,
         }
         let kind = classify_event(text.as_bytes());
         if self.client == Presence::Away
@@ -136,9 +120,43 @@ impl<L: StreamLog> Intake<'_, L> {
         }
     }
 
+    /// An id or a `retry` without data is a cursor of the backend's, no event.
+    fn cursor(&mut self, id: Option<&[u8]>) {
+        match &mut self.prior {
+            Prior::Proof(overlap) => {
+                if id.is_some() {
+                    overlap.cursor();
+                }
+                self.counts.drop(Dropped::Empty);
+            }
+            Prior::Nothing | Prior::Had(_) => self.leave_out(Dropped::Empty, id),
+        }
+    }
+
+    /// Judges an event by what came on earlier connections; one that is not to be taken now is left out here.
+    fn judge(&mut self, id: Option<&[u8]>, data: &[u8]) -> News {
+        match &mut self.prior {
+            Prior::Nothing => return News::New,
+            Prior::Had(had) => match had.judge(id, data) {
+                News::New => return News::New,
+                News::HadBefore => self.leave_out(Dropped::Repeated, id),
+            },
+            Prior::Proof(overlap) => match overlap.take(id, data) {
+                Said::News => return News::New,
+                // It comes again.
+                Said::Later => {}
+                Said::Nothing => self.counts.drop(Dropped::Repeated),
+            },
+        }
+        News::HadBefore
+    }
+
     /// An event is left out; its id is a cursor all the same.
     fn leave_out(&mut self, why: Dropped, id: Option<&[u8]>) {
         self.counts.drop(why);
+        if let Prior::Proof(overlap) = &mut self.prior {
+            overlap.left_out();
+        }
         if let Some(id) = id {
             self.trail.cursor_at(self.newest(), id);
         }

@@ -3,7 +3,8 @@
 //! What it takes from outside is one parameter, `World`; what it gives is `answer::Serve`.
 //! Reading order: `answer.rs`, `dispatch.rs`, `repeat.rs`, `post.rs`, `stream_task.rs`, `gate.rs`, `get.rs`, `ask.rs`,
 //! `turn.rs`, `outcome.rs`; then `standing.rs`, `doubt.rs`, `recover.rs`.
-//! The backend's side: `upstream_get.rs`, `pursue.rs` (polls), `reattach.rs` (proofs), `asks.rs`, `tend.rs`.
+//! The backend's side: `upstream_get.rs`, `pursue.rs` (polls), `reattach.rs` and `confirm.rs` (proofs), `asks.rs`,
+//! `tend.rs`.
 //! Next: `answer.rs`.
 
 use std::sync::Arc;
@@ -47,6 +48,7 @@ mod birth;
 mod busy;
 mod canned_task;
 mod chronicle;
+mod confirm;
 mod counted;
 mod delete;
 mod dispatch;

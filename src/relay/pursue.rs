@@ -1,6 +1,6 @@
 //! The rest of an answer whose backend ended its stream before it was complete: who asks for it again, and when.
 //! Law: a POST is never sent again; what is asked is a GET with the backend's own cursor (wire contract, section 7).
-//! What comes goes on in the same epoch. What does not come is an error with an unknown outcome, never a silence.
+//! What comes goes on in the same epoch, proved where proof is wanted (`reattach.rs`). What does not come is an error with an unknown outcome, never a silence.
 //! Next: `pure/stream/pursuit.rs`, which bounds it; `pure/stream/trail.rs`, which keeps the cursor.
 
 use http::HeaderValue;
@@ -70,6 +70,7 @@ impl<W: World> StreamTask<W> {
             Polling::Pass | Polling::Hold => Polling::Hold,
         };
         debug!(session = %self.session.label(), stream = %self.name, wait, ?who, "backend wants to be polled");
+        self.prove_poll();
         self.source = match who {
             Polling::Pass => Source::Polled { retry_ms: wait },
             Polling::Hold => Source::Waiting {
@@ -163,7 +164,7 @@ impl<W: World> StreamTask<W> {
             .pursuit
             .map(|pursuit| pursuit.deadline(self.reattach_max()));
         match (&self.source, &self.backend.reattaching) {
-            (Source::Reading(_), Some(reattaching)) => end.map(|end| end.min(reattaching.until())),
+            (Source::Reading(_), Some(reattaching)) => Some(reattaching.until()),
             (Source::Reading(_) | Source::Opening(_), _) => end,
             (
                 Source::Waiting { .. }

@@ -1,8 +1,8 @@
 //! A backend's stream that broke and is asked again: it goes on unnoticed if it proves that nothing is missing.
 //! Law: what proves nothing is an error or a reset, never a continuation (wire contract, section 8). Bounded in time
 //! and tries. A replica that refused a connection meanwhile may have been another one: nothing it says proves anything.
-//! Absent on purpose: what is compared (`pure/overlap.rs`) and when it is given up (`pure/stream/pursuit.rs`).
-//! Next: `pursue.rs`, for backends that end a stream to be polled: those are believed without a proof.
+//! Absent on purpose: what is compared (`pure/overlap.rs`, `pure/twice.rs`) and when it is given up (`pursuit.rs`).
+//! Next: `confirm.rs`, which reads what then comes; `pursue.rs`, for backends that end a stream to be polled.
 
 use tracing::{debug, info};
 
@@ -11,43 +11,15 @@ use crate::pure::epoch::{Reason, Seq};
 use crate::pure::event_id::StreamName;
 use crate::pure::limits::{REATTACH_WAIT_MS, REATTACHED_PROOF_MS_MAX};
 use crate::pure::log::Millis;
-use crate::pure::overlap::{Held, Overlap, Proof};
+use crate::pure::overlap::{Held, Left, Order, Overlap, Proof};
 use crate::pure::stream::pursuit::{Brought, Step};
 use crate::pure::stream::trail::Ask;
 use crate::pure::stream::{Pursuit, SourceEnd};
+use crate::relay::confirm::{Patience, Reattaching, Stage, Told};
 use crate::relay::source::{Opened, Source};
 use crate::relay::stream_task::StreamTask;
 use crate::relay::world::World;
 use crate::store::StreamLog;
-
-/// A stream that is to go on from another connection to its backend.
-pub(crate) struct Reattaching {
-    /// Refused connections and failed probes of the replica when the stream broke.
-    troubles: u64,
-    /// From where it was asked, and what is held from there on.
-    ask: Ask,
-    /// What must come again, while it has not.
-    proof: Option<Overlap>,
-    /// Until when: the proof must be whole, or something new must have come.
-    until: Millis,
-}
-
-impl Reattaching {
-    /// The id that the backend is asked from.
-    pub(crate) fn cursor(&self) -> &[u8] {
-        &self.ask.cursor
-    }
-
-    /// What must come again before anything else is believed.
-    pub(crate) fn proof(&mut self) -> Option<&mut Overlap> {
-        self.proof.as_mut()
-    }
-
-    /// Until when the connection that is read may stay as it is.
-    pub(crate) const fn until(&self) -> Millis {
-        self.until
-    }
-}
 
 impl<W: World> StreamTask<W> {
     /// The backend's stream ended in a way that is a loss for this reason, unless it can be had again with proof.
@@ -77,30 +49,85 @@ impl<W: World> StreamTask<W> {
             debug!(session = %self.session.label(), stream = %self.name, "nothing that is held could prove that a broken stream goes on");
             return self.not_reattached(reason, now);
         };
+        match Order::of(&ask.cursor) {
+            Order::Kept => {}
+            Order::Random => {
+                info!(session = %self.session.label(), stream = %self.name, "backend's event store does not keep the order of its events: nothing it gives back could prove that a broken stream goes on");
+                return self.not_reattached(reason, now);
+            }
+        }
         info!(session = %self.session.label(), stream = %self.name, "backend stream broke; it is asked again");
-        self.backend.reattaching = Some(Box::new(Reattaching {
-            troubles: self.session.replica().troubles(),
-            ask,
-            proof: None,
-            until: Millis(u64::MAX),
-        }));
+        self.prove_from(ask, Told::Nothing);
         self.backend.pursuit = Some(Pursuit::new(now));
         self.source = Source::Waiting {
             until: Millis(now.0 + self.backend_retry_ms().min(REATTACH_WAIT_MS)),
         };
     }
 
-    /// A connection that was asked for ended before anything new came.
+    /// The backend ended an unfinished answer to be polled. Where a proof is wanted and can be had, what it then says is
+    /// proved like any other; else it is believed.
+    pub(crate) fn prove_poll(&mut self) {
+        if self.may_reattach()
+            && let Some(ask) = self.overlap_to_ask()
+            && Order::of(&ask.cursor) == Order::Kept
+        {
+            // It said itself that more follows.
+            self.prove_from(ask, Told::News);
+        }
+    }
+
+    fn prove_from(&mut self, ask: Ask, told: Told) {
+        self.backend.reattaching = Some(Box::new(Reattaching {
+            troubles: self.session.replica().troubles(),
+            ask,
+            left: Left::default(),
+            proof: None,
+            stage: Stage::Proving,
+            brought: Brought::Nothing,
+            told,
+            confirmed_at: None,
+            until: Millis(u64::MAX),
+        }));
+    }
+
+    /// A connection that was asked for ended.
     fn broke_again(&mut self, how: SourceEnd, mut reattaching: Box<Reattaching>, now: Millis) {
-        let begun = reattaching.proof.take().is_some_and(|proof| proof.has_begun());
-        let (retry_ms, max) = (self.backend_retry_ms(), self.reattach_max());
-        let pursuit = self.backend.pursuit.get_or_insert(Pursuit::new(now));
-        let step = match how {
-            // It says that this is all: and it is not what is held.
-            SourceEnd::Clean | SourceEnd::CleanAfterId if begun => Step::GiveUp,
-            SourceEnd::Clean | SourceEnd::CleanAfterId => pursuit.ended(Brought::Nothing, retry_ms, now),
-            SourceEnd::Broken => pursuit.refused(retry_ms, now, max),
+        let Some(ask) = self.overlap_to_ask() else {
+            return self.not_reattached(Reason::UpstreamGap, now);
         };
+        reattaching.ask = ask;
+        let (retry_ms, max) = (self.backend_retry_ms(), self.reattach_max());
+        let confirm_from = reattaching.confirm_from();
+        let pursuit = self.backend.pursuit.get_or_insert(Pursuit::new(now));
+        let Some(proof) = reattaching.proof.take() else {
+            self.backend.reattaching = Some(reattaching);
+            let step = pursuit.refused(retry_ms, now, max);
+            return self.take_step(step, now);
+        };
+        if proof.proof() == Proof::Whole {
+            // Until now it was the one that was asked.
+            reattaching.troubles = self.session.replica().troubles();
+            match reattaching.patience(&self.name) {
+                Patience::Unlimited => pursuit.alive(now),
+                Patience::Limited => {}
+            }
+        }
+        let step = match (how, proof.proof(), proof.has_shown()) {
+            // It says that this is all: and it is not what is held, or what it showed.
+            (SourceEnd::Clean | SourceEnd::CleanAfterId, Proof::Pending, _) if proof.has_begun() => {
+                Step::GiveUp
+            }
+            _ if now >= pursuit.deadline(max) => Step::GiveUp,
+            (_, _, true) => {
+                reattaching.confirmed_at = Some(confirm_from.max(now));
+                Step::AskIn(confirm_from.0.saturating_sub(now.0))
+            }
+            (SourceEnd::Clean | SourceEnd::CleanAfterId, _, false) => {
+                pursuit.ended(reattaching.brought, retry_ms, now)
+            }
+            (SourceEnd::Broken, _, false) => pursuit.refused(retry_ms, now, max),
+        };
+        reattaching.left = proof.left();
         self.backend.reattaching = Some(reattaching);
         self.take_step(step, now);
     }
@@ -143,6 +170,8 @@ impl<W: World> StreamTask<W> {
                 self.backend.news = self.backend.trail.news();
                 if let Some(reattaching) = &mut self.backend.reattaching {
                     reattaching.proof = Some(overlap);
+                    reattaching.stage = Stage::Proving;
+                    reattaching.brought = Brought::Nothing;
                     reattaching.until = Millis(now.0 + REATTACHED_PROOF_MS_MAX);
                 }
                 self.source = Source::Reading(body);
@@ -169,96 +198,26 @@ impl<W: World> StreamTask<W> {
     }
 
     /// From where the backend must be asked so that what is held must come again.
-    fn overlap_to_ask(&self) -> Option<Ask> {
+    pub(crate) fn overlap_to_ask(&self) -> Option<Ask> {
         let newest = Seq::new(self.counts.last_pushed().get() + self.spill.len() as u64);
         self.backend.trail.ask(self.log.span().first, newest)
     }
 
     /// What must come again, by what the log says now. `None`: a part of it is gone.
-    fn overlap(&self) -> Option<Overlap> {
+    fn overlap(&mut self) -> Option<Overlap> {
         let ask = &self.backend.reattaching.as_ref()?.ask;
-        let Some(first) = ask.held.first() else {
-            return Some(Overlap::new(ask.stand, Vec::new()));
-        };
-        let said = self.said_since(first.at);
-        let held: Option<Vec<Held>> = ask
-            .held
-            .iter()
-            .map(|known| {
-                Some(Held {
+        let mut held: Vec<Held> = Vec::with_capacity(ask.held.len());
+        if let Some(first) = ask.held.first() {
+            let said = self.said_since(first.at);
+            for known in &ask.held {
+                held.push(Held {
                     id: known.id.clone(),
                     said: said(known)?,
-                })
-            })
-            .collect();
-        Some(Overlap::new(ask.stand, held?))
-    }
-
-    /// Looks how the proof stands, and whether something new came behind it. Call: whenever something was read.
-    pub(crate) fn look_at_proof(&mut self, now: Millis) {
-        let Some(reattaching) = &mut self.backend.reattaching else {
-            return;
-        };
-        match reattaching.proof.as_ref().map(Overlap::proof) {
-            None | Some(Proof::Pending) => {}
-            Some(proof @ (Proof::Incomplete | Proof::Other)) => {
-                let reason = proof.reason().unwrap_or(Reason::UpstreamGap);
-                info!(session = %self.session.label(), stream = %self.name, %reason, "backend stream did not prove that it goes on");
-                return self.not_reattached(reason, now);
-            }
-            Some(Proof::Whole) => {
-                info!(session = %self.session.label(), stream = %self.name, "backend stream goes on where it broke");
-                reattaching.proof = None;
-                reattaching.until = Millis(u64::MAX);
-                match self.name {
-                    // It may be silent for as long as it likes.
-                    StreamName::Get => return self.went_on(now),
-                    StreamName::Post(_) => self.expect_news(now),
-                }
+                });
             }
         }
-        if self.backend.trail.news() != self.backend.news {
-            self.went_on(now);
-        }
-    }
-
-    fn went_on(&mut self, now: Millis) {
-        (self.backend.reattaching, self.backend.pursuit) = (None, None);
-        if self.name == StreamName::Get {
-            self.get_let_in(now);
-        }
-    }
-
-    /// A proved stream that stays silent is asked again: some servers leave one open and never say anything on it.
-    fn expect_news(&mut self, now: Millis) {
-        let (retry_ms, max) = (self.backend_retry_ms(), self.reattach_max());
-        let pursuit = self.backend.pursuit.get_or_insert(Pursuit::new(now));
-        let until = match pursuit.refused(retry_ms, now, max) {
-            Step::AskIn(wait) => Millis(now.0.saturating_add(wait)),
-            Step::GiveUp => now,
-        };
-        if let Some(reattaching) = &mut self.backend.reattaching {
-            reattaching.until = until;
-        }
-    }
-
-    /// The connection that is read was given its time: the proof is not whole, or nothing new came.
-    pub(crate) fn reattach_is_late(&mut self, now: Millis) {
-        let proving = self
-            .backend
-            .reattaching
-            .as_mut()
-            .is_some_and(|reattaching| reattaching.proof().is_some());
-        let end = self
-            .backend
-            .pursuit
-            .map_or(now, |pursuit| pursuit.deadline(self.reattach_max()));
-        if proving || now >= end {
-            return self.not_reattached(Reason::UpstreamGap, now);
-        }
-        if let Some(reattaching) = &mut self.backend.reattaching {
-            reattaching.until = Millis(u64::MAX);
-        }
-        self.ask_if_healthy(now);
+        let stand = ask.stand;
+        let left = std::mem::take(&mut self.backend.reattaching.as_mut()?.left);
+        Some(Overlap::new(stand, held, left))
     }
 }

@@ -38,6 +38,16 @@ fn asked(backend: &Backend, cursor: &str) -> Exchange {
     exchange.stream()
 }
 
+/// The proxy asks from this id until what the backend gives back is believed: it is shown twice.
+fn gives_back(backend: &Backend, cursor: &str, said: &str) -> Exchange {
+    let mut shown = asked(backend, cursor);
+    shown.chunk(said);
+    let mut exchange = asked(backend, cursor);
+    shown.wait_closed();
+    exchange.chunk(said);
+    exchange
+}
+
 /// A call whose backend has sent these events when its stream breaks; the client had them.
 fn broken_call(session: &Session, backend: &Backend, sent: &str) -> (Client, String) {
     let (mut client, mut exchange) = session.streaming_call(backend, "1");
@@ -74,8 +84,7 @@ fn a_broken_answer_goes_on_with_proof() {
         ("p=", "p", "c=3"),
     ] {
         let (mut client, before) = broken_call(&session, &backend, sent);
-        let mut exchange = asked(&backend, cursor);
-        exchange.chunk(&events(again));
+        let exchange = gives_back(&backend, cursor, &events(again));
         let new = message(&mut client, &note(3)).id().to_owned();
         if !before.is_empty() {
             assert_eq!(epoch_of(&new), epoch_of(&before));
@@ -83,9 +92,8 @@ fn a_broken_answer_goes_on_with_proof() {
         }
         // It may break again, and the new event is part of what must come again.
         exchange.cut();
-        let mut exchange = asked(&backend, cursor);
-        exchange.chunk(&events(again));
-        exchange.chunk(&event("z", &result("1")));
+        let said = events(again) + &event("z", &result("1"));
+        gives_back(&backend, cursor, &said);
         let last = message(&mut client, &result("1"));
         assert_eq!(
             (epoch_of(last.id()), last.id().ends_with('~')),
@@ -109,9 +117,7 @@ fn a_break_while_the_client_is_away() {
     client.cut();
     session.client_left(&proxy);
     exchange.cut();
-    let mut exchange = asked(&backend, "a");
-    exchange.chunk(&events("b=2 c=3"));
-    exchange.chunk(&event("d", &result("1")));
+    gives_back(&backend, "a", &(events("b=2 c=3") + &event("d", &result("1"))));
     session.logged(&proxy, "backend stream goes on where it broke");
     let mut client = session.resume(&cursor);
     assert!(verdict(&client.head()).starts_with("resumed 1 "));
@@ -207,10 +213,11 @@ fn silence_behind_the_proof_is_asked_again() {
         exchange.chunk(&events("a=1"));
         exchange.wait_closed();
     }
-    let mut exchange = asked(&backend, "p");
-    exchange.chunk(&events("a=1 b=2"));
+    let mut exchange = gives_back(&backend, "p", &events("a=1 b=2"));
     assert_eq!(epoch_of(message(&mut client, &note(2)).id()), epoch_of(&before));
-    exchange.event(&result("1"));
+    exchange.chunk(&event("c", &result("1")));
+    let mut exchange = asked(&backend, "p");
+    exchange.chunk(&(events("a=1 b=2") + &event("c", &result("1"))));
     message(&mut client, &result("1"));
     client.ended();
     // The same for ever.
@@ -265,9 +272,7 @@ fn what_was_answered_does_not_spoil_the_proof() {
     backend.next_of("POST").answer(202, &[], "");
     assert_eq!(answer.whole().head.status(), 202);
     exchange.cut();
-    let mut exchange = asked(&backend, "p");
-    exchange.chunk(&said);
-    exchange.event(&result("1"));
+    gives_back(&backend, "p", &(said + &event("d", &result("1"))));
     message(&mut client, &result("1"));
     client.ended();
 }
@@ -283,15 +288,13 @@ fn a_broken_listener_goes_on_with_proof() {
     message(&mut client, &note(1));
     let before = message(&mut client, &note(2)).id().to_owned();
     standing.cut();
-    let mut standing = asked(&backend, "a");
-    standing.chunk(&events("b=2 c=3"));
+    let standing = gives_back(&backend, "a", &events("b=2 c=3"));
     let third = message(&mut client, &note(3)).id().to_owned();
     assert_eq!((epoch_of(&third), position(&third).0), (epoch_of(&before), 3));
     // A half-open predecessor is waited for.
     standing.cut();
     backend.next_of("GET").answer(409, &[], "");
-    let mut standing = asked(&backend, "a");
-    standing.chunk(&events("b=2 c=3 d=4"));
+    let standing = gives_back(&backend, "a", &events("b=2 c=3 d=4"));
     let fourth = message(&mut client, &note(4)).id().to_owned();
     assert_eq!(epoch_of(&fourth), epoch_of(&before));
     // A liar.
@@ -314,6 +317,130 @@ fn by_default_a_break_is_a_loss() {
     let proxy = Proxy::start(&[&backend.url()], &[]);
     let session = Session::open_at(&proxy, &backend, PRIMING, "t");
     let (mut client, _) = broken_call(&session, &backend, "p= a=1 b=2");
+    assert_eq!(failed(client.event().data(), "1").0, "backend_lost");
+    client.ended();
+    assert!(backend.is_silent());
+}
+
+/// A server that replays what is stored and begins to send what is new a moment later: what was stored between is never
+/// sent on that connection, and what comes next looks like the next. It is asked for, and comes in its place.
+#[test]
+fn what_was_stored_but_not_sent_is_not_lost() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &PROVED);
+    let session = Session::open(&proxy, &backend);
+    let (mut client, _) = broken_call(&session, &backend, "p= a=1");
+    // The replay and its priming event; b is stored; c is sent as it comes.
+    let mut exchange = asked(&backend, "p");
+    exchange.chunk(&events("a=1 q="));
+    exchange.chunk(&events("c=3"));
+    // The same again: the replay has c, d is stored, e is sent.
+    let mut exchange = asked(&backend, "p");
+    exchange.chunk(&events("a=1 b=2 c=3 r="));
+    exchange.chunk(&events("e=5"));
+    let mut exchange = asked(&backend, "p");
+    exchange.chunk(&events("a=1 b=2 c=3 d=4 e=5"));
+    message(&mut client, &note(2));
+    message(&mut client, &note(3));
+    // The last one is not even followed by anything that is sent.
+    let mut exchange = asked(&backend, "p");
+    exchange.chunk(&events("a=1 b=2 c=3 d=4 e=5 s="));
+    message(&mut client, &note(4));
+    message(&mut client, &note(5));
+    exchange.wait_closed();
+    let all = events("a=1 b=2 c=3 d=4 e=5") + &event("f", &result("1"));
+    gives_back(&backend, "p", &all);
+    message(&mut client, &result("1"));
+    client.ended();
+    // The same on a standalone stream.
+    let (mut client, mut standing) = session.listening(&backend);
+    standing.chunk(&events("a=1 b=2"));
+    message(&mut client, &note(1));
+    message(&mut client, &note(2));
+    standing.cut();
+    let mut standing = asked(&backend, "a");
+    standing.chunk(&events("b=2"));
+    standing.chunk(&events("d=4"));
+    let mut standing = asked(&backend, "a");
+    standing.chunk(&events("b=2 c=3 d=4"));
+    let mut standing = asked(&backend, "a");
+    standing.chunk(&events("b=2 c=3 d=4"));
+    for n in 3..=4 {
+        message(&mut client, &note(n));
+    }
+    // Silence is asked too: what is stored may have nothing behind it.
+    standing.wait_closed();
+    let _standing = gives_back(&backend, "a", &events("b=2 c=3 d=4 e=5"));
+    message(&mut client, &note(5));
+}
+
+/// A server that ends an answer to be polled has the same moment in which it stores and does not send.
+#[test]
+fn a_poll_is_proved_too() {
+    let backend = Backend::start();
+    let mut settings = PROVED.to_vec();
+    settings.extend(["upstream.stream.retry=100ms", "upstream.stream.polling=hold"]);
+    let proxy = Proxy::start(&[&backend.url()], &settings);
+    let session = Session::open(&proxy, &backend);
+    let (mut client, mut exchange) = session.streaming_call(&backend, "1");
+    exchange.chunk(&events("p= a=1"));
+    message(&mut client, &note(1));
+    exchange.finish();
+    let mut exchange = asked(&backend, "p");
+    exchange.chunk(&events("a=1 q="));
+    exchange.chunk(&events("c=3"));
+    for _ in 0..2 {
+        exchange = asked(&backend, "p");
+        exchange.chunk(&events("a=1 b=2 c=3"));
+    }
+    message(&mut client, &note(2));
+    message(&mut client, &note(3));
+    // It wants to be polled again, more than once, and says nothing meanwhile but a new id.
+    for id in ["r=", "s=", "t="] {
+        exchange.chunk(&events(id));
+        exchange.finish();
+        exchange = asked(&backend, "p");
+        exchange.chunk(&events("a=1 b=2 c=3"));
+    }
+    exchange.cut();
+    let all = events("a=1 b=2 c=3") + &event("d", &result("1"));
+    gives_back(&backend, "p", &all);
+    message(&mut client, &result("1"));
+    client.ended();
+}
+
+/// What was shown must be shown again: what a server sent and did not store, or stores elsewhere, proves nothing.
+#[test]
+fn what_is_shown_once_only_is_a_gap() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &PROVED);
+    let session = Session::open(&proxy, &backend);
+    for (first, second) in [
+        ("a=1 b=2", "a=1"),
+        ("a=1 c=3", "a=1 b=2"),
+        ("a=1 b=2 c=3", "a=1 c=3 b=2"),
+        ("a=1 b=2", "a=1 b=3"),
+    ] {
+        let (mut client, _) = broken_call(&session, &backend, "p= a=1");
+        let mut shown = asked(&backend, "p");
+        shown.chunk(&events(first));
+        let mut shown_again = asked(&backend, "p");
+        shown_again.chunk(&events(second));
+        let error = client.event();
+        assert_eq!(failed(error.data(), "1").0, "upstream_gap", "{first} / {second}");
+        client.ended();
+    }
+    assert!(backend.is_silent());
+}
+
+/// A store that sorts events of one millisecond by chance may hide one behind the very id that it is asked from.
+#[test]
+fn a_store_without_an_order_is_not_asked() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &PROVED);
+    let session = Session::open(&proxy, &backend);
+    let sent = "s_1700000000000_k3x9q2ab= s_1700000000000_p0x9q2ab=1";
+    let (mut client, _) = broken_call(&session, &backend, sent);
     assert_eq!(failed(client.event().data(), "1").0, "backend_lost");
     client.ended();
     assert!(backend.is_silent());

@@ -49,6 +49,11 @@ impl Pursuit {
         self.alive_at = now;
     }
 
+    /// A connection stood until it was closed for the next asking: it was no empty answer.
+    pub const fn stood(&mut self) {
+        self.empty = 0;
+    }
+
     /// Until when a sign of life must come. `max` is `reattach_max`.
     pub const fn deadline(&self, max: Millis) -> Millis {
         Millis(self.alive_at.0.saturating_add(max.0))
@@ -107,6 +112,15 @@ mod tests {
         ] {
             assert_eq!(pursuit.ended(brought, 500, Millis(9)), expected);
         }
+    }
+
+    #[test]
+    fn a_connection_that_stood_is_no_empty_answer() {
+        let mut pursuit = Pursuit::new(Millis(0));
+        assert_eq!(pursuit.ended(Brought::Nothing, 500, Millis(9)), Step::AskIn(500));
+        pursuit.stood();
+        assert_eq!(pursuit.ended(Brought::Nothing, 500, Millis(9)), Step::AskIn(500));
+        assert_eq!(pursuit.ended(Brought::Nothing, 500, Millis(9)), Step::GiveUp);
     }
 
     #[test]
