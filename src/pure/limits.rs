@@ -51,7 +51,7 @@ pub const SHOWN_EVENTS_MAX: usize = 64;
 
 /// Shortest time from one asking that confirms events to the next one, in milliseconds: a busy stream is confirmed in
 /// batches, and its backend is not asked for each event.
-pub const CONFIRM_MS_MIN: u64 = 100;
+pub const CONFIRM_MS_MIN: u64 = 250;
 
 /// How long a backend that is asked again has for the events that it must say again, in milliseconds.
 pub const REATTACHED_PROOF_MS_MAX: u64 = 2_000;

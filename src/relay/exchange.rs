@@ -288,8 +288,7 @@ impl<W: World> Session<W> {
         };
         let status = answer.head.status;
         let doubtful = match status {
-            StatusCode::NOT_FOUND => return Understood::Gone,
-            StatusCode::BAD_REQUEST => true,
+            StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST => true,
             StatusCode::UNAUTHORIZED => !answer.head.headers.contains_key(WWW_AUTHENTICATE),
             _ => false,
         };
@@ -326,6 +325,8 @@ fn not_ready<W: World>(why: Ready) -> Result<Sent<W>, Unanswered> {
 fn says_gone(status: StatusCode, body: &[u8]) -> bool {
     let says = |words: &str| memmem::find(body, words.as_bytes()).is_some();
     match status {
+        // A server that does not know `ping` and says so in this way has answered a ping of ours, on its session.
+        StatusCode::NOT_FOUND => !(says("-32601") && says("\"throughline-")),
         StatusCode::BAD_REQUEST => says("No valid session ID") || says("Server not initialized"),
         StatusCode::UNAUTHORIZED => says("Session not found"),
         _ => false,

@@ -57,13 +57,8 @@ pub(crate) fn tell<W: World>(
     let ids = refusing.ids;
     session.pool.instruments.calls_refused.add(ids.len() as u64);
     info!(session = %session.label(), calls = ids.len(), "calls were refused: the model is told of the loss first");
-    let said: Vec<Vec<u8>> = match ids {
-        [id] if !is_task(refusing.body) => vec![refusal::tool_refused(id)],
-        several => several
-            .iter()
-            .map(|id| refusal::error(id, Failure::NotRun))
-            .collect(),
-    };
+    let words = Words::of(ids.len(), refusing.body);
+    let said: Vec<Vec<u8>> = ids.iter().map(|id| words.to(id)).collect();
     let name = match ids {
         [one] => Some(Rid::from_request_id(one)),
         several => Rid::from_batch(several),
@@ -81,9 +76,31 @@ pub(crate) fn tell<W: World>(
     }
 }
 
-/// Whether a call is to become a task: its result would not be read as a tool's.
-fn is_task(body: &[u8]) -> bool {
-    rpc::lookup(body, &["params", "task"]).is_some()
+/// In which words calls are refused.
+#[derive(Clone, Copy)]
+pub(crate) enum Words {
+    /// A tool's result, for the model.
+    ForTheModel,
+    /// An error.
+    Error,
+}
+
+impl Words {
+    /// For so many requests with this body. A call that is to become a task has no result that is read as a tool's.
+    pub(crate) fn of(requests: usize, body: &[u8]) -> Self {
+        match (requests, rpc::lookup(body, &["params", "task"])) {
+            (1, None) => Self::ForTheModel,
+            (_, None | Some(_)) => Self::Error,
+        }
+    }
+
+    /// To one request.
+    pub(crate) fn to(self, id: &RequestId) -> Vec<u8> {
+        match self {
+            Self::ForTheModel => refusal::tool_refused(id),
+            Self::Error => refusal::error(id, Failure::NotRun),
+        }
+    }
 }
 
 fn takes_events(fields: &HeaderMap) -> bool {

@@ -153,6 +153,10 @@ async fn wait<W: World>(
         Some(Outcome::Refused(refused)) => Some(Answer::Refused(refused)),
         Some(Outcome::Stream(epoch)) => attach(session, epoch, call).await,
         Some(Outcome::Unheld(reason)) => return unheld(session, ids, reason),
+        Some(Outcome::NotRun) => {
+            let (ids, why) = (ids.clone(), NotExecuted::Unavailable);
+            Some(Answer::Refused(Refused::NotExecuted { ids, why }))
+        }
         None => None,
     };
     match answer {

@@ -40,6 +40,8 @@ pub(crate) enum Outcome {
     Stream(Epoch),
     /// It ran, and its answer can't be had, for this reason.
     Unheld(Reason),
+    /// It was not run: whoever sent it first is told why.
+    NotRun,
 }
 
 /// Those who wait for an outcome, if anybody does.
@@ -129,6 +131,7 @@ impl<W: World> Ticket<W> {
             let outcome = match answer {
                 Answer::Whole(response) => Outcome::Whole(Arc::new(response.clone())),
                 Answer::Refused(refused) => Outcome::Refused(refused.clone()),
+                Answer::Stream(_) if self.worth == Worth::Refusal => Outcome::NotRun,
                 Answer::Passing(_) | Answer::Stream(_) => Outcome::Unheld(Reason::Evicted),
             };
             Waiters(Some(waits)).ring(outcome);

@@ -31,6 +31,7 @@ use crate::relay::exchange::Sent;
 use crate::relay::headers;
 use crate::relay::intake::{Intake, Prior};
 use crate::relay::pool::{Request, Unanswered};
+use crate::relay::refuse::Words;
 use crate::relay::session::Session;
 use crate::relay::source::Source;
 use crate::relay::stream_task::StreamTask;
@@ -51,6 +52,8 @@ pub(crate) enum Late<W: World> {
     Refused(u16),
     /// The request was not sent.
     NotSent(NotExecuted),
+    /// It was not run, since the session was lost before: in these words.
+    NotRun(Words),
     /// It was sent, and its answer is lost.
     Lost,
     /// The backend does not know the session any more.
@@ -86,6 +89,7 @@ pub(crate) async fn send<W: World>(
     after: Duration,
 ) -> Began<W> {
     let generation = session.home().generation;
+    let words = Words::of(1, &request.body);
     let mut exchange: Exchange<W> = {
         let (relay, session) = (Arc::clone(relay), Arc::clone(session));
         Box::pin(async move { session.call(&relay, &mut request, asks).await })
@@ -96,18 +100,20 @@ pub(crate) async fn send<W: World>(
     info!(session = %session.label(), "a slow answer became a stream");
     let max = session.pool.config.stream.event_bytes_max;
     Began::Slow(
-        Source::Answering(Box::pin(async move { late(exchange.await.1, max).await })),
+        Source::Answering(Box::pin(async move { late(exchange.await.1, max, words).await })),
         generation,
     )
 }
 
-async fn late<W: World>(sent: Result<Sent<W>, Unanswered>, bytes_max: usize) -> Late<W> {
+async fn late<W: World>(sent: Result<Sent<W>, Unanswered>, bytes_max: usize, words: Words) -> Late<W> {
     let incoming = match sent {
         Ok(Sent::Answer(incoming)) => incoming,
         Ok(Sent::Whole(answer)) => return Late::Refused(answer.status().as_u16()),
         Ok(Sent::SessionGone) => return Late::SessionGone,
-        // It was not executed, and its client holds a stream already: the stream says so.
-        Ok(Sent::Refused | Sent::NotRun) => return Late::NotSent(NotExecuted::Unavailable),
+        // It was not executed, and its client holds a stream already: the stream says so. Whether that is read can't be
+        // told, so the next call is refused too.
+        Ok(Sent::Refused) => return Late::NotRun(words),
+        Ok(Sent::NotRun) => return Late::NotRun(Words::Error),
         Ok(Sent::Strange) => return Late::Lost,
         Err(Unanswered::NoReplica) => return Late::NotSent(NotExecuted::Unavailable),
         Err(Unanswered::NotSent(why)) => return Late::NotSent(why),
@@ -149,6 +155,13 @@ impl<W: World> StreamTask<W> {
                 };
                 let execution = Execution::NotExecuted;
                 self.answer_open(Failure::Unserved { why, execution }, now);
+            }
+            Late::NotRun(words) => {
+                let words = match self.life.open_ids().len() {
+                    1 => words,
+                    _ => Words::Error,
+                };
+                self.answer_each(now, |id| words.to(id));
             }
             Late::Lost => self.fail_open(Reason::BackendLost, now),
             // The session's end is on its way to this stream, and says so.

@@ -250,6 +250,9 @@ impl Life {
     /// Ends the stream: the requests that are still open, for the errors that answer them; none if it was over.
     /// What the backend still says is dropped.
     pub fn fail(&mut self) -> Vec<RequestId> {
+        if self.is_over() {
+            return Vec::new();
+        }
         self.phase = Phase::Over;
         let mut open = std::mem::take(&mut self.asked);
         open.truncate(self.open);
