@@ -351,6 +351,26 @@ fn a_session_is_kept_alive_at_its_backend() {
     session.is_gone();
 }
 
+/// A 404 that says that there is no such method is an answer on the session, not its loss.
+#[test]
+fn a_server_that_knows_no_ping_keeps_its_session() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &["upstream.session.ping_after=300ms"]);
+    let session = Session::open(&proxy, &backend);
+    let (mut client, mut standing) = session.listening(&backend);
+    for _ in 0..2 {
+        let ping = backend.next_of("POST");
+        let asked: serde_json::Value = serde_json::from_str(&ping.body).expect("JSON");
+        let error = format!(
+            r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":-32601,"message":"Method not found"}}}}"#,
+            asked["id"]
+        );
+        ping.answer(404, &[("content-type", "application/json")], &error);
+    }
+    standing.event(&note(1));
+    message(&mut client, &note(1));
+}
+
 /// A ping that finds the session gone is a loss like any other.
 #[test]
 fn a_ping_finds_a_session_gone() {

@@ -159,12 +159,17 @@ fn the_answer_to_another_sessions_request_reaches_nobody() {
     exchange.chunk(&format!("id: a\ndata: {}\n\n", note(1)));
     message(&mut client, &note(1));
     exchange.cut();
-    let asked = backend.next_of("GET");
-    assert_eq!(asked.head.get("last-event-id"), Some("p"));
-    let mut exchange = asked.stream();
-    exchange.chunk(&format!("id: a\ndata: {}\n\n", note(1)));
-    exchange.chunk(&format!("id: b\ndata: {}\n\n", result(&foreign)));
-    exchange.chunk(&format!("id: c\ndata: {}\n\n", result(&own)));
+    // What is new is told once it was shown twice.
+    let mut shown = Vec::new();
+    for _ in 0..2 {
+        let asked = backend.next_of("GET");
+        assert_eq!(asked.head.get("last-event-id"), Some("p"));
+        let mut exchange = asked.stream();
+        exchange.chunk(&format!("id: a\ndata: {}\n\n", note(1)));
+        exchange.chunk(&format!("id: b\ndata: {}\n\n", result(&foreign)));
+        exchange.chunk(&format!("id: c\ndata: {}\n\n", result(&own)));
+        shown.push(exchange);
+    }
     let last = message(&mut client, &result("1"));
     assert_eq!(crate::session::position(last.id()), (2, true));
     client.ended();
@@ -250,6 +255,22 @@ fn a_slow_answer_becomes_a_stream() {
         client.ended();
     }
     assert!(backend.is_silent(), "each call was sent once");
+}
+
+/// An answer to something else ends the stream as it would end without an upgrade: it is passed on, and nothing follows.
+#[test]
+fn a_slow_answer_to_another_id_ends_its_stream() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &["upstream.stream.json_upgrade_after=20ms"]);
+    let session = Session::open(&proxy, &backend);
+    let mut client = session.post(&call("4"));
+    let exchange = backend.next_of("POST");
+    verdict(&client.head());
+    primed(&mut client);
+    exchange.json(&result("\"4\""));
+    let last = message(&mut client, &result("\"4\""));
+    assert!(last.id().ends_with('~'));
+    client.ended();
 }
 
 /// What goes wrong behind the upgrade is the call's error, whatever it is.
