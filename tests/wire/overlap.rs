@@ -379,13 +379,14 @@ fn what_was_stored_but_not_sent_is_not_lost() {
 fn a_poll_is_proved_too() {
     let backend = Backend::start();
     let mut settings = PROVED.to_vec();
-    settings.extend(["upstream.stream.retry=100ms", "upstream.stream.polling=hold"]);
+    settings.push("upstream.stream.polling=hold");
     let proxy = Proxy::start(&[&backend.url()], &settings);
     let session = Session::open(&proxy, &backend);
     let (mut client, mut exchange) = session.streaming_call(&backend, "1");
-    exchange.chunk(&events("p= a=1"));
+    exchange.chunk("retry: 100\n\n").chunk(&events("p= a=1"));
     message(&mut client, &note(1));
     exchange.finish();
+    session.logged(&proxy, "backend wants to be polled");
     let mut exchange = asked(&backend, "p");
     exchange.chunk(&events("a=1 q="));
     exchange.chunk(&events("c=3"));
