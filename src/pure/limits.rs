@@ -42,8 +42,8 @@ pub const OVERLAP_EVENTS_MAX: usize = 12;
 /// longer one can't be asked again from there.
 pub const UPSTREAM_ID_BYTES_MAX: usize = 1_024;
 
-/// Events of a standalone stream that are recognised when its backend says them again: as many as common servers cache.
-pub const UPSTREAM_CACHE_EVENTS: usize = 16;
+/// Events of a standalone stream that are recognised when its backend says them again: twice what common servers cache.
+pub const UPSTREAM_CACHE_EVENTS: usize = 32;
 
 /// Events that one asking of a backend may show before the next one confirms them, remembered by id and digest: 64 KiB at
 /// the longest ids. What is beyond them is shown by the next asking.

@@ -92,6 +92,8 @@ pub struct Had {
     events: VecDeque<(Box<[u8]>, Digest)>,
     /// The first that may still come again; `None` once something new came.
     next: Option<usize>,
+    /// Events between them that were not had, on this connection.
+    unheard: usize,
 }
 
 /// Whether an event was had before.
@@ -112,7 +114,7 @@ impl Had {
             }
             self.events.push_back(event);
         }
-        self.next = Some(0);
+        (self.next, self.unheard) = (Some(0), 0);
     }
 
     /// Whether anything may still come again. Call: before [`Had::judge`], which reads the data.
@@ -131,7 +133,17 @@ impl Had {
             .iter()
             .skip(next)
             .position(|(had, digest)| **had == *id && *digest == Digest::of(data));
-        self.next = found.map(|nth| next + nth + 1);
+        let is_known = self.events.iter().any(|(had, _)| **had == *id);
+        self.next = match found {
+            Some(nth) => Some(next + nth + 1).filter(|next| *next < self.events.len()),
+            // It was sent while nobody listened; what follows it may have been had.
+            None if !is_known && self.unheard < UPSTREAM_CACHE_EVENTS => {
+                self.unheard += 1;
+                Some(next)
+            }
+            // A known number with other data, or in another order: another stream.
+            None => None,
+        };
         match found {
             Some(_) => News::HadBefore,
             None => News::New,
@@ -213,6 +225,7 @@ mod tests {
         check(&mut had("1=a 2=b"), "1=xN 2=bN"); // the same number with other data
         check(&mut had("1=a 2=b"), "=aN 1=aN"); // without an id nothing is known
         check(&mut had("1=a"), "1=aH 1=aN"); // each once
+        check(&mut had("1=a 3=c"), "1=aH 2=bN 3=cH 4=dN"); // one came while nobody listened
         let mut twice = had("1=a 2=b");
         check(&mut twice, "1=aH 2=bH 3=cN");
         again(&mut twice, "3=c");
