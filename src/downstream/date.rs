@@ -6,6 +6,8 @@
 use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::pure::calendar::civil;
+
 /// Length of a formatted date, in bytes.
 pub(crate) const DATE_BYTES: usize = 29;
 
@@ -51,24 +53,6 @@ fn format(seconds: u64) -> [u8; DATE_BYTES] {
 fn two_digits(out: &mut [u8], n: u64) {
     out[0] = b'0' + (n / 10 % 10) as u8;
     out[1] = b'0' + (n % 10) as u8;
-}
-
-/// Year, month (1-12) and day (1-31) of a day counted from 1970-01-01. Years are counted from March, so that the
-/// leap day is the last of its year and months have a regular length.
-fn civil(day: u64) -> (u64, u64, u64) {
-    let day = day + 719_468;
-    let (era, of_era) = (day / 146_097, day % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day_of_month = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    (year, month, day_of_month)
 }
 
 #[cfg(test)]

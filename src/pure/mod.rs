@@ -4,6 +4,7 @@
 //! Next: `limits.rs`, then `epoch.rs`.
 #![forbid(unsafe_code)]
 
+pub mod calendar;
 pub mod limits;
 
 pub mod epoch;

@@ -7,9 +7,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method};
 use tracing::{debug, info};
 
 use crate::pure::epoch::Seq;
@@ -22,7 +19,6 @@ use crate::relay::Relay;
 use crate::relay::exchange::CANCEL_MAX;
 use crate::relay::intake::Presence;
 use crate::relay::mailbox::Command;
-use crate::relay::pool::Request;
 use crate::relay::session::Session;
 use crate::relay::stream_task::StreamTask;
 use crate::relay::turn::{Told, told_after};
@@ -45,12 +41,10 @@ impl<W: World> Session<W> {
 
     /// Sends an answer of ours to the backend, once, in the newest client's name. `token` is dropped when it is done.
     fn answer_backend(self: &Arc<Self>, relay: &Arc<Relay<W>>, body: Vec<u8>, token: Arc<()>) {
-        let mut fields = self.own_fields();
-        fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let request = self.own_post(body);
         let (session, relay) = (Arc::clone(self), Arc::clone(relay));
         tokio::spawn(async move {
             let _token = token;
-            let request = Request::own(Method::POST, fields, Bytes::from(body));
             let sent = session.send_once(&relay, request, Deadline::after(CANCEL_MAX));
             if sent.await.is_err() {
                 info!(session = %session.label(), "an answer of the proxy's did not reach the backend");

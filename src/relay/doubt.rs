@@ -7,9 +7,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method};
 use tracing::{debug, info};
 
 use crate::config::resolved::Sessions;
@@ -23,7 +20,7 @@ use crate::relay::exchange::Understood;
 use crate::relay::headers;
 use crate::relay::home::Home;
 use crate::relay::passing;
-use crate::relay::pool::{Request, Unanswered};
+use crate::relay::pool::Unanswered;
 use crate::relay::session::Session;
 use crate::relay::world::World;
 use crate::upstream::{Backoff, Deadline};
@@ -39,8 +36,8 @@ const REST_MAX: Duration = Duration::from_millis(500);
 const AGAIN_BASE: Duration = Duration::from_millis(50);
 const AGAIN_CAP: Duration = Duration::from_secs(1);
 
-/// The id of our `ping`.
-pub(crate) const PING_ID: &[u8] = br#""throughline-alive""#;
+/// The name of our `ping`.
+const PING: &str = "alive";
 
 /// What a replica that is in doubt turned out to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,10 +135,7 @@ async fn ping<W: World>(
     wait: Duration,
 ) -> Result<Understood<W>, Unanswered> {
     let _few = home.replica.few_at_a_time().await;
-    let id = RequestId::from_raw(PING_ID).map_err(|_| Unanswered::TimedOut)?;
-    let mut fields = session.own_fields();
-    fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let request = Request::own(Method::POST, fields, Bytes::from(refusal::ping(&id)));
+    let request = session.own_post(refusal::ping(&RequestId::own(PING)));
     let answer = session
         .pool
         .send_once(

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::header::WWW_AUTHENTICATE;
+use http::{HeaderMap, StatusCode};
 use memchr::memmem;
 use tokio::time::Instant;
 use tracing::{debug, info};
@@ -326,7 +326,7 @@ fn says_gone(status: StatusCode, body: &[u8]) -> bool {
     let says = |words: &str| memmem::find(body, words.as_bytes()).is_some();
     match status {
         // A server that does not know `ping` and says so in this way has answered a ping of ours, on its session.
-        StatusCode::NOT_FOUND => !(says("-32601") && says("\"throughline-")),
+        StatusCode::NOT_FOUND => !(says("-32601") && says(RequestId::OWN)),
         StatusCode::BAD_REQUEST => says("No valid session ID") || says("Server not initialized"),
         StatusCode::UNAUTHORIZED => says("Session not found"),
         _ => false,
@@ -337,12 +337,10 @@ impl<W: World> Session<W> {
     /// Tells the backend that nobody waits for these requests any more.
     pub(crate) fn cancel_upstream(self: &Arc<Self>, relay: &Arc<Relay<W>>, open: &[RequestId]) {
         for id in open {
-            let body = self.outward(Bytes::from(refusal::cancelled(id, Withdrawal::ClientAway)));
-            let mut fields = self.own_fields();
-            fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            let body = Bytes::from(refusal::cancelled(id, Withdrawal::ClientAway));
+            let request = self.own_post(self.outward(body));
             let (session, relay) = (Arc::clone(self), Arc::clone(relay));
             tokio::spawn(async move {
-                let request = Request::own(Method::POST, fields, body);
                 if session
                     .send_once(&relay, request, Deadline::after(CANCEL_MAX))
                     .await

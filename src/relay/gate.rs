@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tracing::{debug, info};
@@ -52,8 +52,8 @@ const PROOFS_MAX: usize = 8;
 /// How long the rest of a ping's answer is read so that its connection can be used again.
 const REST_MAX: Duration = Duration::from_secs(1);
 
-/// The id of the ping. Nothing else of ours asks on a session under this name.
-const PING_ID: &[u8] = br#""throughline-proof""#;
+/// The name of the ping. Nothing else of ours asks on a session under this name.
+const PING: &str = "proof";
 
 /// What is under a session's lock.
 pub(crate) type Recorded = Record<Arc<Mailbox>, Beside>;
@@ -149,6 +149,11 @@ impl<W: World> Session<W> {
             fields.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(revision));
         }
         fields
+    }
+
+    /// A POST of ours in its client's name.
+    pub(crate) fn own_post(&self, body: impl Into<Bytes>) -> Request {
+        Request::posted(self.own_fields(), body)
     }
 
     /// Whether what a request shows is another principal's.
@@ -281,13 +286,9 @@ async fn prove<W: World>(
     mut fields: HeaderMap,
     shown: Shown,
 ) -> Proof {
-    let Ok(id) = RequestId::from_raw(PING_ID) else {
-        return Proof::Unknown;
-    };
     let both = HeaderValue::from_static("application/json, text/event-stream");
     fields.insert(ACCEPT, both);
-    fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let ping = Request::own(Method::POST, fields, Bytes::from(refusal::ping(&id)));
+    let ping = Request::posted(fields, refusal::ping(&RequestId::own(PING)));
     let sent = session.send(relay, ping).await;
     let heard = Heard::of(&sent);
     debug!(session = %session.label(), ?heard, "a credential was put to the backend");

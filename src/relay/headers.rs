@@ -51,9 +51,7 @@ pub(crate) fn of_stream(mut headers: HeaderMap, verdict: Verdict) -> HeaderMap {
     headers.remove(SESSION_ID);
     headers.remove(CONTENT_LENGTH);
     headers.remove(CONTENT_ENCODING);
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
-    headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    say_stream(&mut headers);
     headers.insert(CONTINUITY, spelled(verdict));
     headers
 }
@@ -61,10 +59,15 @@ pub(crate) fn of_stream(mut headers: HeaderMap, verdict: Verdict) -> HeaderMap {
 /// The head of an event stream on which nothing is said yet, not even how its reader stands.
 pub(crate) fn of_unproved_stream() -> HeaderMap {
     let mut headers = HeaderMap::new();
+    say_stream(&mut headers);
+    headers
+}
+
+/// Says that an event stream follows, and that nobody may hold it back or change it.
+fn say_stream(headers: &mut HeaderMap) {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
-    headers
 }
 
 fn spelled(verdict: Verdict) -> HeaderValue {

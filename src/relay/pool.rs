@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::warn;
@@ -99,6 +100,12 @@ impl Request {
             body,
             cursor: None,
         }
+    }
+
+    /// A POST of JSON of our own.
+    pub(crate) fn posted(mut headers: HeaderMap, body: impl Into<Bytes>) -> Self {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Self::own(Method::POST, headers, body.into())
     }
 
     /// A request of our own.

@@ -169,8 +169,8 @@ async fn execute<W: World>(
             relay.running.within(sending).await.map(Began::Answered)
         }
         Some(after) => {
-            let sending = Box::pin(upgrade::send(relay, session, (request.clone(), asks), after));
-            relay.running.within(pin!(sending)).await
+            let mut sending = Box::pin(upgrade::send(relay, session, (request.clone(), asks), after));
+            relay.running.within(sending.as_mut()).await
         }
     };
     let agent = asking.agent;

@@ -7,9 +7,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method};
 use tokio::time::timeout;
 use tracing::debug;
 
@@ -20,7 +17,6 @@ use crate::pure::session::Phase;
 use crate::pure::session::tending::{Tend, tend};
 use crate::relay::Relay;
 use crate::relay::exchange::{Sent, WholeAnswer};
-use crate::relay::pool::Request;
 use crate::relay::session::Session;
 use crate::relay::world::World;
 use crate::routing::Condition;
@@ -57,13 +53,8 @@ impl<W: World> Session<W> {
 
     fn ping(self: &Arc<Self>, relay: &Arc<Relay<W>>) {
         // Servers that keep answers by request id must not mix it up with one of the client's.
-        let id = format!("\"throughline-ping-{:016x}\"", relay.chance());
-        let Ok(id) = RequestId::from_raw(id.as_bytes()) else {
-            return;
-        };
-        let mut fields = self.own_fields();
-        fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let request = Request::own(Method::POST, fields, Bytes::from(refusal::ping(&id)));
+        let id = RequestId::own(&format!("ping-{:016x}", relay.chance()));
+        let request = self.own_post(refusal::ping(&id));
         let (session, relay) = (Arc::clone(self), Arc::clone(relay));
         tokio::spawn(async move {
             let asking = async {

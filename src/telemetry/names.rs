@@ -3,6 +3,8 @@
 //! Absent on purpose: the values of labels (`words.rs`), and anything that a client sent.
 //! Next: `words.rs`.
 
+use crate::pure::calendar::civil;
+
 /// Before every metric's name.
 pub const PREFIX: &str = "throughline";
 
@@ -57,19 +59,7 @@ impl std::fmt::Display for SessionTag {
 pub fn utc(unix_seconds: u64) -> String {
     const DAY: u64 = 24 * 60 * 60;
     let (days, seconds) = (unix_seconds / DAY, unix_seconds % DAY);
-    // Days of the proleptic Gregorian calendar, in eras of 400 years that begin with a March.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (year, month, day) = civil(days);
     let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }

@@ -240,13 +240,7 @@ impl<N: Net> Client<N> {
                 Err((error, _)) => return Err(error),
             }
         }
-        // Boxed: dialling is rare, and its future large.
-        let io = Box::pin(self.dial(to, deadline))
-            .await
-            .map_err(SendError::NotSent)?;
-        exchange(io, held, &request, deadline)
-            .await
-            .map_err(|(error, _)| error)
+        self.on_its_own(to, held, &request, deadline).await
     }
 
     /// The same on a connection of its own, which no pool ever saw: what a probe asks is also whether the replica
@@ -260,11 +254,22 @@ impl<N: Net> Client<N> {
         request: Outgoing<'_>,
         deadline: Deadline,
     ) -> Result<Box<Incoming<N::Io>>, SendError> {
-        let held = Held::Free(Arc::clone(to));
+        self.on_its_own(to, Held::Free(Arc::clone(to)), &request, deadline)
+            .await
+    }
+
+    async fn on_its_own(
+        &self,
+        to: &Replica,
+        held: Held,
+        request: &Outgoing<'_>,
+        deadline: Deadline,
+    ) -> Result<Box<Incoming<N::Io>>, SendError> {
+        // Boxed: dialling is rare, and its future large.
         let io = Box::pin(self.dial(to, deadline))
             .await
             .map_err(SendError::NotSent)?;
-        exchange(io, held, &request, deadline)
+        exchange(io, held, request, deadline)
             .await
             .map_err(|(error, _)| error)
     }

@@ -46,6 +46,14 @@ impl RequestId {
         Self::from_value(raw, 0)
     }
 
+    /// How the tokens of our own requests begin.
+    pub const OWN: &str = "\"throughline-";
+
+    /// The id of a request of ours. `name` is of letters, digits and `-`.
+    pub fn own(name: &str) -> Self {
+        Self(format!("{}{name}\"", Self::OWN).into())
+    }
+
     /// From a value that was scanned at byte `at`.
     pub(super) fn from_value(raw: &str, at: usize) -> Result<Self, Malformed> {
         if raw.len() > REQUEST_ID_BYTES_MAX {
