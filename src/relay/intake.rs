@@ -18,6 +18,7 @@ use crate::pure::sse::{Block, Text};
 use crate::pure::stream::admission::{Had, News};
 use crate::pure::stream::life::backend_ping;
 use crate::pure::stream::{Agent, Dropped, Life, Take, Trail};
+use crate::relay::turn::Told;
 use crate::store::StreamLog;
 use crate::telemetry::instruments::UpstreamInstruments;
 use crate::telemetry::words;
@@ -217,6 +218,12 @@ impl Spill {
             event: event.into(),
             data: data.into(),
         });
+    }
+
+    /// Takes out everything that waits, in its order: the log that it waited for has ended.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = Told> {
+        let told = |Spilled { event, data, .. }| Told { event, data };
+        std::mem::take(&mut self.waiting).into_iter().map(told)
     }
 
     /// Moves what waits into the log as far as there is room. Answers whether nothing waits any more.

@@ -149,7 +149,9 @@ impl<W: World> StreamTask<W> {
         self.counts.begin_epoch();
         self.backend.trail.begin_epoch();
         self.gap = self.gap_until_it_stands();
+        // What waited for room in the old log was read after everything in it, and was never shown.
         let mut again = again;
+        again.extend(self.spill.take());
         if reason == Reason::BackendLost {
             // What the lost backend asked nobody waits for.
             again.retain(|told| asks::request_of(told).is_none());

@@ -220,6 +220,49 @@ fn a_slow_client_loses_nothing() {
     writer.join().expect("the writer ends");
 }
 
+/// A backend that could not write for so long is held back. Were it only slow, the test would try less, not fail.
+const HELD_BACK: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// What waited for room in a window full of what a slow listener had not taken comes after it, also when another
+/// connection takes the stream over and a new epoch begins: never before what was sent earlier.
+#[test]
+fn what_waits_for_room_keeps_its_place() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &["upstream.stream.replay_events_max=4"]);
+    let session = Session::open(&proxy, &backend);
+    let (stalled, mut standing) = session.listening(&backend);
+    let (told, sent) = std::sync::mpsc::channel();
+    let writer = std::thread::spawn(move || {
+        for n in 1..=200 {
+            let pad = "p".repeat(60_000);
+            standing.event(&format!(
+                r#"{{"jsonrpc":"2.0","method":"x","params":{{"n":{n},"pad":"{pad}"}}}}"#
+            ));
+            let _ = told.send(n);
+        }
+        standing
+    });
+    // Until the backend is held back: then something waits.
+    while sent.recv_timeout(HELD_BACK).is_ok() {}
+    let mut client = session.get();
+    assert_eq!(verdict(&client.head()), "reset cursor_unknown");
+    let mut last = 0;
+    while last < 200 {
+        if let Some(n) = number_of(&client.event()) {
+            assert!(n > last, "{n} came after {last}");
+            last = n;
+        }
+    }
+    drop(stalled);
+    backend.park(writer.join().expect("the writer ends"));
+}
+
+/// The number in a message of `what_waits_for_room_keeps_its_place`, if it is one.
+fn number_of(event: &crate::client::Event) -> Option<u64> {
+    let message: serde_json::Value = serde_json::from_str(event.data.as_deref()?).ok()?;
+    message["params"]["n"].as_u64()
+}
+
 /// A session neither attached nor used: DELETE upstream, then 404 (S8).
 #[test]
 fn an_idle_session_ends() {
