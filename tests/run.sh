@@ -20,7 +20,7 @@ cargo fmt --check
 step "lints"
 cargo clippy --locked --lib --bins --examples --benches --tests --test interop --test aware --test deploy -- -D warnings
 
-step "unit, house, wire, config and README tests"
+step "unit, house, wire, config, README tests and the simulation"
 # Tests over sockets wait for each other's ends and for configured times far more than they compute.
 RUST_TEST_THREADS=16 cargo test --locked
 

@@ -1,0 +1,138 @@
+//! A world in a seed: the program's relay, upstream client, sinks and hyper, unchanged, over a simulated network, store
+//! and clock, with clients and backends that misbehave; an oracle holds what the wire contract promises.
+//! Law: a failing seed fails again: `THROUGHLINE_SEED=N cargo test --test sim one_seed -- --nocapture` shows its history.
+//! A long hunt: `THROUGHLINE_SEEDS=10000 cargo test --release --test sim a_hunt -- --nocapture`.
+//! Next: `sim/run.rs`.
+
+#[path = "sim/backend.rs"]
+mod backend;
+#[path = "sim/chance.rs"]
+mod chance;
+#[path = "sim/client.rs"]
+mod client;
+#[path = "sim/clock.rs"]
+mod clock;
+#[path = "sim/http.rs"]
+mod http;
+#[path = "sim/oracle.rs"]
+mod oracle;
+#[path = "sim/place.rs"]
+mod place;
+#[path = "sim/plant.rs"]
+mod plant;
+#[path = "sim/run.rs"]
+mod run;
+#[path = "sim/shelf.rs"]
+mod shelf;
+#[path = "sim/trail.rs"]
+mod trail;
+#[path = "sim/weather.rs"]
+mod weather;
+#[path = "sim/wires.rs"]
+mod wires;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::oracle::Tally;
+use crate::plant::Plant;
+use crate::run::world;
+
+/// Seeds that every run plays.
+const FIXED: std::ops::Range<u64> = 0..60;
+
+/// Fresh seeds beside them.
+const FRESH: u64 = 20;
+
+/// Within so many seeds every planted fault is found.
+const FOUND_WITHIN: u64 = 1_000;
+
+fn from_environment(name: &str) -> Option<u64> {
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().expect("a number"))
+}
+
+/// Plays these seeds and says which of them violated what.
+fn play(seeds: impl Iterator<Item = u64>) {
+    let mut tally = Tally::default();
+    let (mut played, mut failed) = (0, Vec::new());
+    for seed in seeds {
+        let report = world(seed, Plant::None);
+        tally.add(&report.tally);
+        played += 1;
+        if !report.violations.is_empty() {
+            println!("THROUGHLINE_SEED={seed} cargo test --test sim one_seed -- --nocapture");
+            for violation in &report.violations {
+                println!("    {violation}");
+            }
+            failed.push(seed);
+        }
+    }
+    println!("{played} worlds: {:?}", tally.0);
+    assert!(failed.is_empty(), "seeds with violations: {failed:?}");
+    assert!(
+        ["results", "resumed", "reset", "cuts"]
+            .iter()
+            .all(|what| tally.0.contains_key(what)),
+        "too little happened: {tally:?}"
+    );
+}
+
+#[test]
+fn fixed_seeds() {
+    play(FIXED);
+}
+
+#[test]
+fn fresh_seeds() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let first = now.as_nanos() as u64 >> 8;
+    println!("fresh seeds from {first}");
+    play((0..FRESH).map(|nth| first.wrapping_add(nth)));
+}
+
+#[test]
+fn a_hunt() {
+    let Some(count) = from_environment("THROUGHLINE_SEEDS") else {
+        return;
+    };
+    let first = from_environment("THROUGHLINE_FIRST").unwrap_or(1_000_000);
+    play(first..first + count);
+}
+
+#[test]
+fn one_seed() {
+    let Some(seed) = from_environment("THROUGHLINE_SEED") else {
+        return;
+    };
+    let report = world(seed, Plant::None);
+    println!("{}\n{}", report.weather, report.history);
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+}
+
+#[test]
+fn a_seed_is_a_world() {
+    for seed in 0..10 {
+        let [one, other] = [(); 2].map(|()| world(seed, Plant::None));
+        if one.fingerprint != other.fingerprint {
+            let differs = one
+                .history
+                .lines()
+                .zip(other.history.lines())
+                .find(|(one, other)| one != other);
+            panic!("seed {seed} gave two histories, which part at {differs:?}");
+        }
+    }
+}
+
+#[test]
+fn every_planted_fault_is_found() {
+    for plant in Plant::ALL {
+        let found = (0..FOUND_WITHIN).find(|seed| !world(*seed, plant).violations.is_empty());
+        println!("{plant:?}: found by seed {found:?}");
+        assert!(
+            found.is_some(),
+            "{plant:?} was not found within {FOUND_WITHIN} seeds"
+        );
+    }
+}

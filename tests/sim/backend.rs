@@ -1,0 +1,449 @@
+//! Replicas of an MCP server, played by hand: sessions in their memory, calls that take time, a standalone stream.
+//! Law: everything that they emit carries its owner's name and a number, so that the oracle knows where it belongs.
+//! What a replica emits while nobody listens is lost, as it is at real servers without a store.
+//! Next: `trail.rs`.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use throughline::net::Net;
+use tokio::io::AsyncReadExt;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::chance::Chance;
+use crate::clock::pass;
+use crate::http::{Head, Talk};
+use crate::oracle::Oracle;
+use crate::place::replica_address;
+use crate::weather::{BackendWays, Ids, Listening, Opening};
+use crate::wires::{Wire, Wires};
+
+/// Every replica, and what they count together.
+pub(crate) struct Site {
+    net: Arc<Wires>,
+    oracle: Arc<Oracle>,
+    ways: BackendWays,
+    replicas: Vec<Mutex<Replica>>,
+    /// Numbered notes told so far, by client.
+    told: Mutex<BTreeMap<String, u64>>,
+    chance: Mutex<Chance>,
+    hushed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Replica {
+    life: u32,
+    begun: u64,
+    sessions: BTreeMap<String, Session>,
+    asked: BTreeMap<String, u32>,
+    work: Vec<AbortHandle>,
+    paused_until: Option<Instant>,
+}
+
+struct Session {
+    label: String,
+    listener: Option<(u64, UnboundedSender<String>)>,
+}
+
+/// Where a request was taken.
+#[derive(Clone)]
+struct Here {
+    site: Arc<Site>,
+    nth: usize,
+}
+
+impl Site {
+    pub(crate) fn open(
+        (net, oracle): (&Arc<Wires>, &Arc<Oracle>),
+        ways: BackendWays,
+        replicas: usize,
+        chance: Chance,
+    ) -> Arc<Self> {
+        let site = Arc::new(Self {
+            net: Arc::clone(net),
+            oracle: Arc::clone(oracle),
+            ways,
+            replicas: (0..replicas).map(|_| Mutex::default()).collect(),
+            told: Mutex::default(),
+            chance: Mutex::new(chance),
+            hushed: AtomicBool::new(false),
+        });
+        for nth in 0..replicas {
+            tokio::spawn(Arc::clone(&site).accept(nth));
+        }
+        tokio::spawn(Arc::clone(&site).tell());
+        site
+    }
+
+    fn replica(&self, nth: usize) -> MutexGuard<'_, Replica> {
+        self.replicas[nth].lock().expect("no panic while it is held")
+    }
+
+    fn chance(&self) -> MutexGuard<'_, Chance> {
+        self.chance.lock().expect("no panic while it is held")
+    }
+
+    async fn accept(self: Arc<Self>, nth: usize) {
+        let door = self.net.listen(replica_address(nth)).expect("it listens");
+        loop {
+            let Ok(wire) = self.net.accept(&door).await else {
+                return;
+            };
+            let here = Here {
+                site: Arc::clone(&self),
+                nth,
+            };
+            let work = tokio::spawn(async move {
+                let _ = here.serve(wire).await;
+            });
+            let mut replica = self.replica(nth);
+            replica.work.retain(|work| !work.is_finished());
+            replica.work.push(work.abort_handle());
+        }
+    }
+
+    /// Nobody is told anything any more.
+    pub(crate) fn hush(&self) {
+        self.hushed.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells notes to whoever listens, now and then.
+    async fn tell(self: Arc<Self>) {
+        while !self.hushed.load(Ordering::Relaxed) {
+            let time = self.chance().millis(5, 900);
+            pass(time).await;
+            let nth = self.chance().below(self.replicas.len() as u64) as usize;
+            if self.is_paused(nth) {
+                continue;
+            }
+            let replica = self.replica(nth);
+            let listening: Vec<_> = replica
+                .sessions
+                .values()
+                .filter_map(|session| session.listener.as_ref().map(|(_, to)| (&session.label, to)))
+                .collect();
+            if listening.is_empty() {
+                continue;
+            }
+            let (label, to) = self.chance().pick(&listening).to_owned();
+            let mut told = self.told.lock().expect("no panic while it is held");
+            let number = told.entry(label.clone()).or_default();
+            *number += 1;
+            let note = json!({"jsonrpc": "2.0", "method": "notifications/message", "params":
+                {"level": "info", "logger": "backend", "data": format!("{label}/{number}")}});
+            let _ = to.send(note.to_string());
+        }
+    }
+
+    /// Notes told to this client so far.
+    pub(crate) fn told(&self, label: &str) -> u64 {
+        let told = self.told.lock().expect("no panic while it is held");
+        told.get(label).copied().unwrap_or(0)
+    }
+
+    fn is_paused(&self, nth: usize) -> bool {
+        self.replica(nth)
+            .paused_until
+            .is_some_and(|until| until > Instant::now())
+    }
+
+    /// The replica does nothing for so long.
+    pub(crate) fn pause(&self, nth: usize, time: Duration) {
+        self.replica(nth).paused_until = Some(Instant::now() + time);
+    }
+
+    /// The replica loses everything, and is away for so long.
+    pub(crate) fn restart(self: &Arc<Self>, nth: usize, away: Duration) {
+        let mut replica = self.replica(nth);
+        for work in std::mem::take(&mut replica.work) {
+            work.abort();
+        }
+        *replica = Replica {
+            life: replica.life + 1,
+            begun: replica.begun,
+            ..Replica::default()
+        };
+        if away.is_zero() {
+            return;
+        }
+        self.net.refuse(replica_address(nth));
+        let site = Arc::clone(self);
+        tokio::spawn(async move {
+            pass(away).await;
+            site.net.take(replica_address(nth));
+        });
+    }
+}
+
+impl Here {
+    fn replica(&self) -> MutexGuard<'_, Replica> {
+        self.site.replica(self.nth)
+    }
+
+    /// Waits while the replica is paused.
+    async fn breathe(&self) {
+        loop {
+            let until = self.replica().paused_until;
+            match until {
+                Some(until) if until > Instant::now() => tokio::time::sleep_until(until).await,
+                Some(_) | None => return,
+            }
+        }
+    }
+
+    async fn serve(&self, wire: Wire) -> io::Result<()> {
+        let mut talk = Talk::new(wire);
+        while let Some(head) = talk.head().await? {
+            let body = talk.whole().await?;
+            self.breathe().await;
+            let sid = head.field("mcp-session-id").unwrap_or_default().to_owned();
+            match head.first.first().map(String::as_str) {
+                Some("POST") => self.post(&mut talk, &sid, &body).await?,
+                Some("GET") => return self.get(talk, &sid, &head).await,
+                Some("DELETE") => {
+                    let gone = self.replica().sessions.remove(&sid);
+                    let status = if gone.is_some() { "200 OK" } else { "404 Not Found" };
+                    answer(&mut talk, status, "", "").await?;
+                }
+                _ => answer(&mut talk, "405 Method Not Allowed", "", "").await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn post(&self, talk: &mut Talk, sid: &str, body: &str) -> io::Result<()> {
+        let Ok(message) = serde_json::from_str::<Value>(body) else {
+            self.site.oracle.violated(format!("a backend got {body:?}"));
+            return Ok(());
+        };
+        let method = message["method"].as_str().unwrap_or_default();
+        if method == "initialize" {
+            return self.initialize(talk, &message).await;
+        }
+        if !self.replica().sessions.contains_key(sid) {
+            let gone = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "Session not found"}});
+            return answer(talk, "404 Not Found", "", &gone.to_string()).await;
+        }
+        match method {
+            "tools/call" => self.call(talk, &message).await,
+            "" => {
+                self.answered(&message);
+                answer(talk, "202 Accepted", "", "").await
+            }
+            _ if message.get("id").is_none() => answer(talk, "202 Accepted", "", "").await,
+            _ => {
+                let result = json!({"jsonrpc": "2.0", "id": message["id"], "result": {}});
+                answer(talk, "200 OK", "", &result.to_string()).await
+            }
+        }
+    }
+
+    async fn initialize(&self, talk: &mut Talk, message: &Value) -> io::Result<()> {
+        let label = message["params"]["clientInfo"]["name"]
+            .as_str()
+            .unwrap_or_default();
+        let sid = {
+            let mut replica = self.replica();
+            replica.begun += 1;
+            let sid = format!("b{}-{}-{}", self.nth, replica.life, replica.begun);
+            let session = Session {
+                label: label.to_owned(),
+                listener: None,
+            };
+            replica.sessions.insert(sid.clone(), session);
+            sid
+        };
+        let result = json!({"jsonrpc": "2.0", "id": message["id"], "result": {
+            "protocolVersion": message["params"]["protocolVersion"],
+            "capabilities": {"logging": {}, "tools": {"listChanged": true}},
+            "serverInfo": {"name": "replica", "version": "1"}}});
+        let field = format!("mcp-session-id: {sid}\r\n");
+        match self.site.ways.opening {
+            Opening::Json => answer(talk, "200 OK", &field, &result.to_string()).await,
+            Opening::Stream => {
+                stream_head(talk, &field).await?;
+                self.event(talk, None, &result.to_string()).await?;
+                talk.send("0\r\n\r\n").await
+            }
+        }
+    }
+
+    /// A response to something that this replica asked.
+    fn answered(&self, message: &Value) {
+        let id = message["id"].to_string();
+        let times = self.replica().asked.get_mut(&id).map(|times| {
+            *times += 1;
+            *times
+        });
+        match times {
+            Some(1) => self.site.oracle.counted("answers to backends"),
+            Some(times) => self
+                .site
+                .oracle
+                .violated(format!("{id} of a backend's was answered {times} times")),
+            None => self.site.oracle.violated(format!(
+                "replica {} got an answer to {id}, which it did not ask",
+                self.nth
+            )),
+        }
+    }
+
+    async fn call(&self, talk: &mut Talk, message: &Value) -> io::Result<()> {
+        let arguments = &message["params"]["arguments"];
+        let token = arguments["token"].as_str().unwrap_or_default().to_owned();
+        let steps = arguments["steps"].as_u64().unwrap_or(0);
+        let pace = Duration::from_millis(arguments["pace"].as_u64().unwrap_or(0));
+        self.site.oracle.saw(format!("replica {} runs {token}", self.nth));
+        self.site.oracle.executed(&token);
+        let result = json!({"jsonrpc": "2.0", "id": message["id"], "result":
+            {"content": [{"type": "text", "text": format!("done {token}")}]}});
+        pass(pace).await;
+        self.breathe().await;
+        if steps == 0 && self.site.chance().percent(self.site.ways.json) {
+            return answer(talk, "200 OK", "", &result.to_string()).await;
+        }
+        let ends_after = {
+            let mut chance = self.site.chance();
+            let early = chance.percent(self.site.ways.early_end);
+            early.then(|| chance.below(steps + 1))
+        };
+        let mut at = 0;
+        stream_head(talk, "").await?;
+        for step in 1..=steps {
+            if ends_after == Some(step - 1) {
+                return self.end_early(talk).await;
+            }
+            let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",
+                "params": {"progressToken": token, "progress": step, "total": steps}});
+            self.event(talk, Some(&mut at), &progress.to_string()).await?;
+            if self.site.chance().percent(self.site.ways.asks) {
+                let question = self.question();
+                self.event(talk, Some(&mut at), &question).await?;
+            }
+            pass(pace).await;
+            self.breathe().await;
+        }
+        if ends_after.is_some() {
+            return self.end_early(talk).await;
+        }
+        self.event(talk, Some(&mut at), &result.to_string()).await?;
+        talk.send("0\r\n\r\n").await
+    }
+
+    fn question(&self) -> String {
+        let mut replica = self.replica();
+        let id = format!("q{}-{}-{}", self.nth, replica.life, replica.asked.len());
+        replica.asked.insert(Value::from(id.clone()).to_string(), 0);
+        json!({"jsonrpc": "2.0", "id": id, "method": "roots/list"}).to_string()
+    }
+
+    /// The answer ends without its response: in an orderly way, or by a broken connection.
+    async fn end_early(&self, talk: &mut Talk) -> io::Result<()> {
+        self.site.oracle.saw("a backend ends an answer early".to_owned());
+        self.site.oracle.counted("early ends");
+        if self.site.chance().percent(50) {
+            return talk.send("0\r\n\r\n").await;
+        }
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+
+    async fn event(&self, talk: &mut Talk, at: Option<&mut u64>, data: &str) -> io::Result<()> {
+        let id = match (self.site.ways.ids, at) {
+            (Ids::Colliding, Some(at)) => {
+                *at += 1;
+                format!("id: 0/{at}\r\n")
+            }
+            (Ids::Colliding | Ids::None, _) => String::new(),
+        };
+        let event = format!("{id}event: message\r\ndata: {data}\r\n\r\n");
+        talk.send(&format!("{:x}\r\n{event}\r\n", event.len())).await
+    }
+
+    async fn get(&self, mut talk: Talk, sid: &str, head: &Head) -> io::Result<()> {
+        if head.field("last-event-id").is_some() {
+            self.site
+                .oracle
+                .violated("a cursor of the proxy's or the client's reached a backend".to_owned());
+        }
+        if self.site.ways.listening == Listening::Refused {
+            return answer(&mut talk, "405 Method Not Allowed", "", "").await;
+        }
+        let (to, notes) = unbounded_channel();
+        let standing = {
+            let mut replica = self.replica();
+            replica.begun += 1;
+            let begun = replica.begun;
+            match replica.sessions.get_mut(sid) {
+                None => Err("404 Not Found"),
+                Some(session) if session.listener.is_some() => Err("409 Conflict"),
+                Some(session) => {
+                    session.listener = Some((begun, to));
+                    Ok(begun)
+                }
+            }
+        };
+        match standing {
+            Err(status) => answer(&mut talk, status, "", "").await,
+            Ok(standing) => {
+                let outcome = self.listen(&mut talk, notes).await;
+                let mut replica = self.replica();
+                if let Some(session) = replica.sessions.get_mut(sid)
+                    && session
+                        .listener
+                        .as_ref()
+                        .is_some_and(|(begun, _)| *begun == standing)
+                {
+                    session.listener = None;
+                }
+                outcome
+            }
+        }
+    }
+
+    async fn listen(&self, talk: &mut Talk, mut notes: UnboundedReceiver<String>) -> io::Result<()> {
+        stream_head(talk, "").await?;
+        let mut at = 0;
+        let mut stray = [0; 16];
+        loop {
+            tokio::select! {
+                biased;
+                note = notes.recv() => {
+                    let Some(note) = note else { return Ok(()) };
+                    self.breathe().await;
+                    self.event(talk, Some(&mut at), &note).await?;
+                }
+                read = talk.wire.read(&mut stray) => {
+                    if read? == 0 {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn answer(talk: &mut Talk, status: &str, fields: &str, body: &str) -> io::Result<()> {
+    let kind = if body.is_empty() {
+        ""
+    } else {
+        "content-type: application/json\r\n"
+    };
+    talk.send(&format!(
+        "HTTP/1.1 {status}\r\n{kind}{fields}content-length: {}\r\n\r\n{body}",
+        body.len()
+    ))
+    .await
+}
+
+async fn stream_head(talk: &mut Talk, fields: &str) -> io::Result<()> {
+    talk.send(&format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n{fields}transfer-encoding: chunked\r\n\r\n"
+    ))
+    .await
+}

@@ -1,0 +1,108 @@
+//! One world from one seed, from its beginning to the verdict.
+//! Law: the same seed gives the same world, to the last line of its history.
+//! Next: `../sim.rs`.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::backend::Site;
+use crate::chance::Chance;
+use crate::client::{Calm, Person, Streets};
+use crate::clock::pass;
+use crate::oracle::{Oracle, Tally};
+use crate::place::{Place, Sphere, proxy_address};
+use crate::plant::Plant;
+use crate::shelf::Shelf;
+use crate::weather::Weather;
+use crate::wires::Wires;
+
+/// What all logs of a world may hold, in bytes.
+const BUDGET: usize = 1 << 20;
+
+/// What became of a world.
+pub(crate) struct Report {
+    pub(crate) violations: Vec<String>,
+    pub(crate) tally: Tally,
+    pub(crate) history: String,
+    pub(crate) fingerprint: u64,
+    pub(crate) weather: String,
+}
+
+/// Plays one world. Real time passes only as it is computed.
+pub(crate) fn world(seed: u64, plant: Plant) -> Report {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(play(seed, plant))
+}
+
+async fn play(seed: u64, plant: Plant) -> Report {
+    let chance = Chance::new(seed);
+    let weather = Weather::draw(&mut chance.fork("weather"));
+    let oracle = Arc::new(Oracle::new());
+    let net = Arc::new(Wires::new(chance.fork("wires"), weather.temper, proxy_address()));
+    let store = Shelf::new(
+        BUDGET,
+        chance.fork("store"),
+        weather.store_delay_ms,
+        Arc::clone(&oracle),
+    );
+    let world = Arc::new(Sphere {
+        net: Arc::clone(&net),
+        store,
+        chance: Mutex::new(chance.fork("proxy")),
+        began: Instant::now(),
+    });
+    let site = Site::open(
+        (&net, &oracle),
+        weather.backend,
+        weather.replicas,
+        chance.fork("site"),
+    );
+    tokio::task::yield_now().await;
+    let place = Place::open(&world, weather.replicas, &weather.settings);
+    tokio::task::yield_now().await;
+    let streets = Streets {
+        net: Arc::clone(&net),
+        site: Arc::clone(&site),
+        oracle: Arc::clone(&oracle),
+        calm: Arc::new(Calm::default()),
+        loot: Arc::default(),
+        ways: weather.client,
+        listening: weather.backend.listening,
+        plant,
+    };
+    let mut people = JoinSet::new();
+    for nth in 0..weather.clients {
+        let label = format!("c{nth}");
+        let own = chance.fork(&label);
+        people.spawn(Person::live(streets.clone(), label, own));
+    }
+    weather
+        .storm(&net, &site, (chance.fork("storm"), Arc::clone(&oracle)))
+        .await;
+    streets.calm.comes();
+    while people.join_next().await.is_some() {}
+    oracle.judge();
+    site.hush();
+    // What only idle time brings to light: sessions expire after half an hour.
+    pass(Duration::from_secs(45 * 60)).await;
+    if place.connections() > 0 {
+        oracle.violated(format!(
+            "{} connections are open, and nobody is there",
+            place.connections()
+        ));
+    }
+    Report {
+        violations: oracle.violations(),
+        tally: oracle.tally(),
+        history: oracle.history(),
+        fingerprint: oracle.fingerprint(),
+        weather: format!("{weather:?}"),
+    }
+}

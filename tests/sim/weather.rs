@@ -1,0 +1,223 @@
+//! What a world is like: everything that a seed decides before it begins. Some faults are off, some are wild.
+//! Law: drawn in one go from the seed, so that a failing seed can be described in a few lines.
+//! Next: `run.rs`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::Site;
+use crate::chance::Chance;
+use crate::clock::pass;
+use crate::oracle::Oracle;
+use crate::wires::{Cut, Side, Temper, Wires};
+
+/// A fault that strikes now and then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    Cut(Side, Cut),
+    /// A replica dies with its sessions, and is back after up to so many milliseconds.
+    Restart(u64),
+    /// A replica answers nothing for up to so many milliseconds, and then goes on.
+    Pause(u64),
+}
+
+/// Every fault; a seed gives each a weight.
+const FAULTS: [Fault; 9] = [
+    Fault::Cut(Side::Clients, Cut::Reset),
+    Fault::Cut(Side::Clients, Cut::Fin),
+    Fault::Cut(Side::Clients, Cut::Silence),
+    Fault::Cut(Side::Backends, Cut::Reset),
+    Fault::Cut(Side::Backends, Cut::Fin),
+    Fault::Cut(Side::Backends, Cut::Silence),
+    Fault::Restart(0),
+    Fault::Restart(20_000),
+    Fault::Pause(20_000),
+];
+
+/// How backends behave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BackendWays {
+    /// Of a hundred calls, so many are answered with JSON.
+    pub(crate) json: u64,
+    /// Of a hundred answers that are streams, so many end before their response.
+    pub(crate) early_end: u64,
+    /// Of a hundred answers that are streams, so many ask their client something.
+    pub(crate) asks: u64,
+    pub(crate) ids: Ids,
+    pub(crate) opening: Opening,
+    pub(crate) listening: Listening,
+}
+
+/// Whether backends name their events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ids {
+    None,
+    /// A counter that every stream of a session begins anew.
+    Colliding,
+}
+
+/// How `initialize` is answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Opening {
+    Json,
+    Stream,
+}
+
+/// Whether there is a standalone stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Listening {
+    Offered,
+    Refused,
+}
+
+/// How clients behave: each draws its own from these.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientWays {
+    /// Of a hundred events, after so many the client cuts its own connection.
+    pub(crate) cuts: u64,
+    /// Of a hundred events, after so many it stops reading for a while.
+    pub(crate) stalls: u64,
+    /// Of a hundred calls lost before their head, so many are sent again as they were.
+    pub(crate) repeats: u64,
+    /// Of a hundred reconnects of a listener, so many come without a cursor.
+    pub(crate) forgets: u64,
+    /// Of a hundred calls, so many are preceded by a look at another session's stream with its cursor.
+    pub(crate) steals: u64,
+    /// Of a hundred clients, so many end their session at the end.
+    pub(crate) ends: u64,
+    pub(crate) calls: u64,
+}
+
+/// A world, described.
+#[derive(Clone, Debug)]
+pub(crate) struct Weather {
+    pub(crate) temper: Temper,
+    pub(crate) store_delay_ms: u64,
+    pub(crate) replicas: usize,
+    pub(crate) clients: usize,
+    pub(crate) settings: Vec<String>,
+    pub(crate) backend: BackendWays,
+    pub(crate) client: ClientWays,
+    faults: Vec<(Fault, u64)>,
+    between_faults_ms: u64,
+    stormy_s: u64,
+}
+
+impl Weather {
+    pub(crate) fn draw(chance: &mut Chance) -> Self {
+        let mut rare = |percent: u64, most: u64| match chance.percent(percent) {
+            true => chance.between(1, most),
+            false => 0,
+        };
+        let client = ClientWays {
+            cuts: rare(50, 25),
+            stalls: rare(30, 10),
+            repeats: rare(50, 100),
+            forgets: rare(30, 30),
+            steals: rare(20, 30),
+            ends: rare(50, 100),
+            calls: 0,
+        };
+        let faults = FAULTS.iter().map(|fault| (*fault, rare(45, 10))).collect();
+        let (json, early_end, asks) = (rare(50, 100), rare(30, 30), rare(30, 50));
+        let temper = Temper {
+            latency_ms: rare(60, 40),
+            room_min: if chance.percent(30) { 256 } else { 16_384 },
+            bite_max: if chance.percent(30) { 40 } else { 0 },
+        };
+        Self {
+            temper,
+            store_delay_ms: if chance.percent(40) {
+                chance.between(1, 200)
+            } else {
+                0
+            },
+            replicas: chance.between(1, 3) as usize,
+            clients: chance.between(1, 4) as usize,
+            settings: settings(chance),
+            backend: BackendWays {
+                json,
+                early_end,
+                asks,
+                ids: *chance.pick(&[Ids::None, Ids::Colliding]),
+                opening: *chance.pick(&[Opening::Json, Opening::Stream]),
+                listening: *chance.pick(&[Listening::Offered, Listening::Offered, Listening::Refused]),
+            },
+            client: ClientWays {
+                calls: chance.between(3, 12),
+                ..client
+            },
+            faults,
+            between_faults_ms: chance.between(200, 8_000),
+            stormy_s: chance.between(20, 90),
+        }
+    }
+
+    /// Lets faults strike for as long as the storm lasts, then makes everything whole.
+    pub(crate) async fn storm(
+        &self,
+        net: &Arc<Wires>,
+        site: &Arc<Site>,
+        (mut chance, oracle): (Chance, Arc<Oracle>),
+    ) {
+        let until = tokio::time::Instant::now() + Duration::from_secs(self.stormy_s);
+        let all: u64 = self.faults.iter().map(|(_, weight)| weight).sum();
+        while tokio::time::Instant::now() < until {
+            pass(chance.millis(1, self.between_faults_ms)).await;
+            let mut at = chance.below(all.max(1));
+            let struck = self.faults.iter().find(|(_, weight)| {
+                let here = at < *weight;
+                at = at.saturating_sub(*weight);
+                here
+            });
+            let Some((fault, _)) = struck else { continue };
+            let nth = chance.below(self.replicas as u64) as usize;
+            match *fault {
+                Fault::Cut(side, how) => {
+                    if let Some(to) = net.cut_one(side, how) {
+                        oracle.saw(format!("fault: {how:?} of a connection to {to}"));
+                        oracle.counted("cuts");
+                    }
+                }
+                Fault::Restart(away) => {
+                    let away = chance.millis(0, away);
+                    oracle.saw(format!("fault: replica {nth} restarts, away for {away:?}"));
+                    oracle.counted("restarts");
+                    site.restart(nth, away);
+                }
+                Fault::Pause(most) => {
+                    let time = chance.millis(0, most);
+                    oracle.saw(format!("fault: replica {nth} pauses for {time:?}"));
+                    oracle.counted("pauses");
+                    site.pause(nth, time);
+                }
+            }
+        }
+        oracle.saw("the storm is over".to_owned());
+    }
+}
+
+/// Settings of the proxy, each from values that matter.
+fn settings(chance: &mut Chance) -> Vec<String> {
+    let choices: [(&str, &[&str]); 9] = [
+        ("upstream.stream.replay_events_max", &["4", "16", "1024"]),
+        ("upstream.stream.detached_max", &["\"2s\"", "\"30s\"", "\"5m\""]),
+        ("upstream.stream.polling", &["\"pass\"", "\"hold\""]),
+        (
+            "upstream.stream.json_upgrade_after",
+            &["\"off\"", "\"off\"", "\"500ms\""],
+        ),
+        ("upstream.stream.get_refused_max", &["\"10s\"", "\"1m\""]),
+        (
+            "upstream.session.on_session_loss",
+            &["\"announce\"", "\"reinitialize\"", "\"terminate\""],
+        ),
+        ("upstream.exchange.replica_retry_max", &["\"1s\"", "\"10s\""]),
+        ("upstream.balance", &["\"least_sessions\"", "\"round_robin\""]),
+        ("upstream.session.streams_max", &["2", "64"]),
+    ];
+    choices
+        .iter()
+        .map(|(key, values)| format!("{key}={}", chance.pick(values).trim_matches('"')))
+        .collect()
+}
