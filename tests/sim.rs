@@ -14,6 +14,8 @@ mod client;
 mod clock;
 #[path = "sim/http.rs"]
 mod http;
+#[path = "sim/kept.rs"]
+mod kept;
 #[path = "sim/oracle.rs"]
 mod oracle;
 #[path = "sim/place.rs"]

@@ -19,9 +19,10 @@ use tokio::time::Instant;
 use crate::chance::Chance;
 use crate::clock::pass;
 use crate::http::{Head, Talk};
+use crate::kept::{Archive, Over, Stored};
 use crate::oracle::Oracle;
 use crate::place::replica_address;
-use crate::weather::{BackendWays, Ids, Listening, Opening};
+use crate::weather::{BackendWays, Ids, Listening, Opening, Storing};
 use crate::wires::{Wire, Wires};
 
 /// Every replica, and what they count together.
@@ -48,8 +49,20 @@ struct Replica {
 
 struct Session {
     label: String,
+    primes: Priming,
+    archive: Archive,
     listener: Option<(u64, UnboundedSender<String>)>,
 }
+
+/// Whether a session's streams begin with an id and no data.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Priming {
+    Yes,
+    No,
+}
+
+/// The name of the standalone stream in a store.
+const NOTES: &str = "notes";
 
 /// Where a request was taken.
 #[derive(Clone)]
@@ -122,21 +135,30 @@ impl Site {
             if self.is_paused(nth) {
                 continue;
             }
-            let replica = self.replica(nth);
-            let listening: Vec<_> = replica
+            let mut replica = self.replica(nth);
+            let mut listening: Vec<_> = replica
                 .sessions
-                .values()
-                .filter_map(|session| session.listener.as_ref().map(|(_, to)| (&session.label, to)))
+                .values_mut()
+                .filter(|session| session.listener.is_some() || session.archive.has(NOTES))
                 .collect();
             if listening.is_empty() {
                 continue;
             }
-            let (label, to) = self.chance().pick(&listening).to_owned();
-            let mut told = self.told.lock().expect("no panic while it is held");
-            let number = told.entry(label.clone()).or_default();
-            *number += 1;
-            let note = json!({"jsonrpc": "2.0", "method": "notifications/message", "params":
-                {"level": "info", "logger": "backend", "data": format!("{label}/{number}")}});
+            let chosen = self.chance().below(listening.len() as u64) as usize;
+            self.note(listening[chosen]);
+        }
+    }
+
+    /// Tells one note to this session's client.
+    fn note(&self, session: &mut Session) {
+        let mut told = self.told.lock().expect("no panic while it is held");
+        let number = told.entry(session.label.clone()).or_default();
+        *number += 1;
+        let note = json!({"jsonrpc": "2.0", "method": "notifications/message", "params":
+            {"level": "info", "logger": "backend", "data": format!("{}/{number}", session.label)}});
+        if self.ways.storing != Storing::None {
+            session.archive.add(NOTES, note.to_string(), Over::No);
+        } else if let Some((_, to)) = &session.listener {
             let _ = to.send(note.to_string());
         }
     }
@@ -231,6 +253,9 @@ impl Here {
             return answer(talk, "404 Not Found", "", &gone.to_string()).await;
         }
         match method {
+            "tools/call" if self.site.ways.storing != Storing::None => {
+                self.stored_call(talk, sid, &message).await
+            }
             "tools/call" => self.call(talk, &message).await,
             "" => {
                 self.answered(&message);
@@ -252,8 +277,11 @@ impl Here {
             let mut replica = self.replica();
             replica.begun += 1;
             let sid = format!("b{}-{}-{}", self.nth, replica.life, replica.begun);
+            let primes = message["params"]["protocolVersion"] == "2025-11-25";
             let session = Session {
                 label: label.to_owned(),
+                primes: if primes { Priming::Yes } else { Priming::No },
+                archive: Archive::default(),
                 listener: None,
             };
             replica.sessions.insert(sid.clone(), session);
@@ -336,6 +364,115 @@ impl Here {
         talk.send("0\r\n\r\n").await
     }
 
+    /// Runs a call whose events are stored: it goes on whoever listens.
+    async fn stored_call(&self, talk: &mut Talk, sid: &str, message: &Value) -> io::Result<()> {
+        let token = message["params"]["arguments"]["token"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        self.site.oracle.saw(format!("replica {} runs {token}", self.nth));
+        self.site.oracle.executed(&token);
+        let news = {
+            let mut replica = self.replica();
+            let Some(session) = replica.sessions.get_mut(sid) else {
+                return Ok(());
+            };
+            let news = session.archive.attach(&token);
+            if session.primes == Priming::Yes {
+                session.archive.add(&token, String::new(), Over::No);
+            }
+            news
+        };
+        let work = tokio::spawn(
+            self.clone()
+                .run_stored(sid.to_owned(), token.clone(), message.clone()),
+        );
+        self.replica().work.push(work.abort_handle());
+        stream_head(talk, "").await?;
+        self.send_news(talk, news).await
+    }
+
+    async fn run_stored(self, sid: String, token: String, message: Value) {
+        let arguments = &message["params"]["arguments"];
+        let steps = arguments["steps"].as_u64().unwrap_or(0);
+        let pace = Duration::from_millis(arguments["pace"].as_u64().unwrap_or(0));
+        for step in 1..=steps + 1 {
+            pass(pace).await;
+            self.breathe().await;
+            let (data, over) = if step > steps {
+                let result = json!({"jsonrpc": "2.0", "id": message["id"], "result":
+                    {"content": [{"type": "text", "text": format!("done {token}")}]}});
+                (result, Over::Yes)
+            } else {
+                let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",
+                    "params": {"progressToken": token, "progress": step, "total": steps}});
+                (progress, Over::No)
+            };
+            if let Some(session) = self.replica().sessions.get_mut(&sid) {
+                session.archive.add(&token, data.to_string(), over);
+            }
+        }
+    }
+
+    /// Sends what is new of a stored stream, until its end or until this connection is ended early, to be polled.
+    async fn send_news(&self, talk: &mut Talk, mut news: UnboundedReceiver<Stored>) -> io::Result<()> {
+        while let Some(stored) = news.recv().await {
+            self.breathe().await;
+            self.stored_event(talk, &stored).await?;
+            if self.site.chance().percent(self.site.ways.early_end) {
+                self.site.oracle.saw("a backend wants to be polled".to_owned());
+                self.site.oracle.counted("polls wanted");
+                let retry = "retry: 300\n\n";
+                talk.send(&format!("{:x}\r\n{retry}\r\n", retry.len())).await?;
+                break;
+            }
+        }
+        talk.send("0\r\n\r\n").await
+    }
+
+    async fn stored_event(&self, talk: &mut Talk, stored: &Stored) -> io::Result<()> {
+        let event = format!("event: message\nid: {}\ndata: {}\n\n", stored.id, stored.data);
+        talk.send(&format!("{:x}\r\n{event}\r\n", event.len())).await
+    }
+
+    /// Replays what follows an id, then goes on with what is new.
+    async fn replay(&self, talk: &mut Talk, sid: &str, id: &str) -> io::Result<()> {
+        let found = self
+            .replica()
+            .sessions
+            .get(sid)
+            .and_then(|session| session.archive.after(id));
+        stream_head(talk, "").await?;
+        let Some((stream, events)) = found else {
+            // As some do: nothing ever comes.
+            return talk.send("0\r\n\r\n").await;
+        };
+        let mut news = self.attach(sid, &stream, Storing::Tidy);
+        for stored in &events {
+            self.breathe().await;
+            self.stored_event(talk, stored).await?;
+        }
+        if news.is_none() {
+            let time = self.site.chance().millis(0, 400);
+            pass(time).await;
+            news = self.attach(sid, &stream, Storing::Sloppy);
+        }
+        match news {
+            Some(news) => self.send_news(talk, news).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Looks for news at this moment, if stores of this kind do.
+    fn attach(&self, sid: &str, stream: &str, when: Storing) -> Option<UnboundedReceiver<Stored>> {
+        if self.site.ways.storing != when {
+            return None;
+        }
+        let mut replica = self.replica();
+        let session = replica.sessions.get_mut(sid)?;
+        Some(session.archive.attach(stream))
+    }
+
     fn question(&self) -> String {
         let mut replica = self.replica();
         let id = format!("q{}-{}-{}", self.nth, replica.life, replica.asked.len());
@@ -366,10 +503,17 @@ impl Here {
     }
 
     async fn get(&self, mut talk: Talk, sid: &str, head: &Head) -> io::Result<()> {
-        if head.field("last-event-id").is_some() {
-            self.site
+        match head.field("last-event-id") {
+            Some(id) if self.site.ways.storing != Storing::None && id.starts_with('e') => {
+                if self.replica().sessions.contains_key(sid) {
+                    return self.replay(&mut talk, sid, id).await;
+                }
+            }
+            Some(id) => self
+                .site
                 .oracle
-                .violated("a cursor of the proxy's or the client's reached a backend".to_owned());
+                .violated(format!("the cursor {id} reached a backend")),
+            None => {}
         }
         if self.site.ways.listening == Listening::Refused {
             return answer(&mut talk, "405 Method Not Allowed", "", "").await;
@@ -391,7 +535,10 @@ impl Here {
         match standing {
             Err(status) => answer(&mut talk, status, "", "").await,
             Ok(standing) => {
-                let outcome = self.listen(&mut talk, notes).await;
+                let outcome = match self.site.ways.storing {
+                    Storing::None => self.listen(&mut talk, notes).await,
+                    Storing::Tidy | Storing::Sloppy => self.listen_stored(&mut talk, sid).await,
+                };
                 let mut replica = self.replica();
                 if let Some(session) = replica.sessions.get_mut(sid)
                     && session
@@ -402,6 +549,32 @@ impl Here {
                     session.listener = None;
                 }
                 outcome
+            }
+        }
+    }
+
+    async fn listen_stored(&self, talk: &mut Talk, sid: &str) -> io::Result<()> {
+        let news = self
+            .replica()
+            .sessions
+            .get_mut(sid)
+            .map(|session| session.archive.attach(NOTES));
+        let Some(mut news) = news else { return Ok(()) };
+        stream_head(talk, "").await?;
+        let mut stray = [0; 16];
+        loop {
+            tokio::select! {
+                biased;
+                stored = news.recv() => {
+                    let Some(stored) = stored else { return Ok(()) };
+                    self.breathe().await;
+                    self.stored_event(talk, &stored).await?;
+                }
+                read = talk.wire.read(&mut stray) => {
+                    if read? == 0 {
+                        return Ok(());
+                    }
+                }
             }
         }
     }

@@ -44,6 +44,7 @@ pub(crate) struct BackendWays {
     /// Of a hundred answers that are streams, so many ask their client something.
     pub(crate) asks: u64,
     pub(crate) ids: Ids,
+    pub(crate) storing: Storing,
     pub(crate) opening: Opening,
     pub(crate) listening: Listening,
 }
@@ -54,6 +55,16 @@ pub(crate) enum Ids {
     None,
     /// A counter that every stream of a session begins anew.
     Colliding,
+}
+
+/// Whether backends store their events, and can be asked for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Storing {
+    None,
+    /// Whoever asks is sent everything.
+    Tidy,
+    /// What comes between the replay and the next news is stored, and not sent.
+    Sloppy,
 }
 
 /// How `initialize` is answered.
@@ -125,6 +136,7 @@ impl Weather {
             room_min: if chance.percent(30) { 256 } else { 16_384 },
             bite_max: if chance.percent(30) { 40 } else { 0 },
         };
+        let storing = *chance.pick(&[Storing::None, Storing::None, Storing::Tidy, Storing::Sloppy]);
         Self {
             temper,
             store_delay_ms: if chance.percent(40) {
@@ -134,12 +146,13 @@ impl Weather {
             },
             replicas: chance.between(1, 3) as usize,
             clients: chance.between(1, 4) as usize,
-            settings: settings(chance),
+            settings: settings(chance, storing),
             backend: BackendWays {
                 json,
                 early_end,
                 asks,
                 ids: *chance.pick(&[Ids::None, Ids::Colliding]),
+                storing,
                 opening: *chance.pick(&[Opening::Json, Opening::Stream]),
                 listening: *chance.pick(&[Listening::Offered, Listening::Offered, Listening::Refused]),
             },
@@ -198,7 +211,7 @@ impl Weather {
 }
 
 /// Settings of the proxy, each from values that matter.
-fn settings(chance: &mut Chance) -> Vec<String> {
+fn settings(chance: &mut Chance, storing: Storing) -> Vec<String> {
     let choices: [(&str, &[&str]); 9] = [
         ("upstream.stream.replay_events_max", &["4", "16", "1024"]),
         ("upstream.stream.detached_max", &["\"2s\"", "\"30s\"", "\"5m\""]),
@@ -216,8 +229,15 @@ fn settings(chance: &mut Chance) -> Vec<String> {
         ("upstream.balance", &["\"least_sessions\"", "\"round_robin\""]),
         ("upstream.session.streams_max", &["2", "64"]),
     ];
-    choices
+    let mut settings: Vec<String> = choices
         .iter()
         .map(|(key, values)| format!("{key}={}", chance.pick(values).trim_matches('"')))
-        .collect()
+        .collect();
+    // A sloppy store that is believed unproved loses what it does not send, as for any client: the README says so.
+    let is_proved = storing == Storing::Sloppy || (storing == Storing::Tidy && chance.percent(70));
+    if is_proved {
+        settings.push("upstream.event_store=per-session".to_owned());
+        settings.push("upstream.stream.reattach=proved".to_owned());
+    }
+    settings
 }
