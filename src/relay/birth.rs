@@ -80,7 +80,7 @@ impl<W: World> StreamTask<W> {
             epoch,
             bounds: session.bounds(),
         };
-        let backend = BackendSide::new(session.trail_depth(&name), relay.now());
+        let backend = BackendSide::new(session.trail_depth(&name), session.witness(), relay.now());
         let log = relay
             .world
             .store()

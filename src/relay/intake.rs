@@ -17,7 +17,7 @@ use crate::pure::session::Generation;
 use crate::pure::sse::{Block, Text};
 use crate::pure::stream::admission::{Had, News};
 use crate::pure::stream::life::backend_ping;
-use crate::pure::stream::{Agent, Dropped, Life, Take, Trail};
+use crate::pure::stream::{Agent, Dropped, Life, Take, Testimony, Trail, Witness};
 use crate::store::StreamLog;
 use crate::telemetry::instruments::UpstreamInstruments;
 use crate::telemetry::words;
@@ -30,6 +30,8 @@ pub(crate) struct Intake<'a, L> {
     pub(crate) spill: &'a mut Spill,
     pub(crate) counts: &'a mut Counts,
     pub(crate) trail: &'a mut Trail,
+    /// What was said under its ids, where these are the session's own.
+    pub(crate) witness: Option<&'a mut Witness>,
     /// How ids are restored, where they were isolated.
     pub(crate) isolation: Option<&'a Isolation>,
     /// What came on earlier connections.
@@ -80,7 +82,10 @@ impl<L: StreamLog> Intake<'_, L> {
             && !self.life.is_over()
         {
             // What almost every event is, and what `Life` would say of it.
-            return self.append(EndMark::Open, block, text);
+            return match self.testimony(block.id, text) {
+                Testimony::Agrees => self.append(EndMark::Open, block, text),
+                Testimony::Contradicts => self.counts.drop(Dropped::Contradicts),
+            };
         }
         let restored = self.isolation.map(|isolation| isolation.answer(text.as_bytes()));
         let text = match &restored {
@@ -98,6 +103,10 @@ impl<L: StreamLog> Intake<'_, L> {
         };
         let marked = self.generation.mark(text.as_bytes());
         let text = marked.as_deref().map_or(text, Text::of);
+        match self.testimony(block.id, text) {
+            Testimony::Agrees => {}
+            Testimony::Contradicts => return self.counts.drop(Dropped::Contradicts),
+        }
         match self.judge(block.id, text.as_bytes()) {
             News::New => {}
             News::HadBefore => return,
@@ -130,6 +139,14 @@ impl<L: StreamLog> Intake<'_, L> {
                 self.counts.drop(Dropped::Empty);
             }
             Prior::Nothing | Prior::Had(_) => self.leave_out(Dropped::Empty, id),
+        }
+    }
+
+    /// What is known of the backend with this event.
+    fn testimony(&mut self, id: Option<&[u8]>, data: Text<'_>) -> Testimony {
+        match &mut self.witness {
+            Some(witness) => witness.ask(id, data.as_bytes()),
+            None => Testimony::Agrees,
         }
     }
 
@@ -184,6 +201,9 @@ impl<L: StreamLog> Intake<'_, L> {
             }
         }
         self.trail.event(self.newest(), block.id);
+        if let Some(witness) = &mut self.witness {
+            witness.heard(block.id, data.as_bytes());
+        }
     }
 }
 
@@ -360,5 +380,6 @@ fn word(why: Dropped) -> words::Dropped {
         Dropped::AfterEnd => words::Dropped::AfterEnd,
         Dropped::AnsweredHere => words::Dropped::AnsweredHere,
         Dropped::Repeated => words::Dropped::Repeated,
+        Dropped::Contradicts => words::Dropped::Contradicts,
     }
 }

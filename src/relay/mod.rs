@@ -49,6 +49,7 @@ mod busy;
 mod canned_task;
 mod chronicle;
 mod confirm;
+mod contradiction;
 mod counted;
 mod delete;
 mod dispatch;

@@ -53,6 +53,7 @@ impl<W: World> StreamTask<W> {
 
     /// An upstream GET was answered.
     pub(crate) fn opened(&mut self, opened: Opened<W>, now: Millis) {
+        self.remember_said();
         match self.name {
             StreamName::Get | StreamName::Post(_) if self.backend.reattaching.is_some() => {
                 return self.reattach_opened(opened, now);

@@ -17,7 +17,7 @@ use crate::pure::event_id::{Conn, IdPrefix, StreamName};
 use crate::pure::limits::EVENT_ID_BYTES_MAX;
 use crate::pure::log::Millis;
 use crate::pure::session::Generation;
-use crate::pure::stream::{Agent, Life, SourceEnd};
+use crate::pure::stream::{Agent, Life, SourceEnd, Testimony};
 use crate::relay::Relay;
 use crate::relay::again::Acknowledged;
 use crate::relay::ask::{Awaited, Early};
@@ -203,6 +203,7 @@ impl<W: World> StreamTask<W> {
                     spill: &mut self.spill,
                     counts: &mut self.counts,
                     trail: &mut self.backend.trail,
+                    witness: self.backend.witness.as_deref_mut(),
                     isolation: self.session.isolation.as_ref(),
                     prior: prior(&mut self.backend.reattaching, &mut self.backend.had),
                     agent: self.agent,
@@ -245,6 +246,10 @@ impl<W: World> StreamTask<W> {
 
     /// The backend's body was read: what followed from its events is looked at, then its end, if it came.
     fn was_read(&mut self, read: Result<Read, EventError>, now: Millis) {
+        match self.backend.testimony() {
+            Testimony::Agrees => {}
+            Testimony::Contradicts => return self.contradicted(now),
+        }
         if self.backend.pursuit.is_some() {
             self.heard(now);
             if !matches!(self.source, Source::Reading(_)) {

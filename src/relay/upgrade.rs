@@ -179,6 +179,7 @@ impl<W: World> StreamTask<W> {
             spill: &mut self.spill,
             counts: &mut self.counts,
             trail: &mut self.backend.trail,
+            witness: self.backend.witness.as_deref_mut(),
             isolation: self.session.isolation.as_ref(),
             prior: Prior::Nothing,
             agent: self.agent,

@@ -38,11 +38,13 @@ pub enum Dropped {
     AnsweredHere,
     /// The backend said it before, on an earlier connection.
     Repeated,
+    /// The backend contradicts what it said before: it is in another life.
+    Contradicts,
 }
 
 impl Dropped {
     /// Every one, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Empty,
         Self::UnknownType,
         Self::LateResponse,
@@ -50,6 +52,7 @@ impl Dropped {
         Self::AfterEnd,
         Self::AnsweredHere,
         Self::Repeated,
+        Self::Contradicts,
     ];
 
     /// The word for it in logs and metrics.
@@ -62,6 +65,7 @@ impl Dropped {
             Self::AfterEnd => "after_end",
             Self::AnsweredHere => "answered_here",
             Self::Repeated => "repeated",
+            Self::Contradicts => "contradicts",
         }
     }
 }
