@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::pure::epoch::Seq;
 use crate::pure::log::Millis;
+use crate::pure::refusal::Withdrawal;
 use crate::pure::rpc::RequestId;
 use crate::pure::stream::admission::{Admission, Had};
 use crate::pure::stream::{Pursuit, Testimony, Trail, Witness};
@@ -34,8 +35,8 @@ pub(crate) struct BackendSide {
     pub(crate) pings: Vec<RequestId>,
     /// Shared by the proxy's answers that are on their way to the backend: how many there are.
     pub(crate) answering: Option<Arc<()>>,
-    /// An answered request whose frame was half sent when it was to be struck.
-    pub(crate) unstruck: Option<Box<(RequestId, Seq)>>,
+    /// A request whose frame was half sent when it was to be struck, and why it is.
+    pub(crate) unstruck: Option<Box<(RequestId, Seq, Withdrawal)>>,
 }
 
 impl BackendSide {

@@ -12,12 +12,13 @@ use crate::pure::isolation::{Isolation, Restored};
 use crate::pure::limits::SERVER_REQUESTS_MAX;
 use crate::pure::log::{EndMark, Entry, Full, Millis, Span, TakenBy};
 use crate::pure::overlap::{Overlap, Said};
-use crate::pure::rpc::{EventKind, RequestId, begins_a_notification, classify_event};
+use crate::pure::rpc::{EventKind, Message, RequestId, begins_a_notification, classify_event};
 use crate::pure::session::Generation;
 use crate::pure::sse::{Block, Text};
 use crate::pure::stream::admission::{Had, News};
 use crate::pure::stream::life::backend_ping;
 use crate::pure::stream::{Agent, Dropped, Life, Take, Testimony, Trail, Witness};
+use crate::relay::asks::AnsweredHere;
 use crate::store::StreamLog;
 use crate::telemetry::instruments::UpstreamInstruments;
 use crate::telemetry::words;
@@ -43,6 +44,8 @@ pub(crate) struct Intake<'a, L> {
     pub(crate) client: Presence,
     /// Pings that were left out, for the proxy to answer.
     pub(crate) pings: &'a mut Vec<RequestId>,
+    /// What of the backend's requests the proxy answered.
+    pub(crate) answered_here: &'a AnsweredHere,
     pub(crate) now: Millis,
 }
 
@@ -124,8 +127,22 @@ impl<L: StreamLog> Intake<'_, L> {
             Take::AppendLast => self.append(EndMark::Last, block, text),
             Take::Drop(why) => return self.leave_out(why, block.id),
         }
-        if let EventKind::Request { id, .. } = &kind {
-            self.life.placed(id, self.newest());
+        match &kind {
+            EventKind::Request { id, .. } => {
+                self.answered_here.asked(id);
+                self.life.placed(id, self.newest());
+            }
+            EventKind::Batch(messages) => self.asked_among(messages),
+            EventKind::Notification | EventKind::Response(_) | EventKind::Other => {}
+        }
+    }
+
+    fn asked_among(&self, messages: &[Message<'_>]) {
+        for message in messages {
+            match message {
+                Message::Request { id, .. } => self.answered_here.asked(id),
+                Message::Response { .. } | Message::Notification { .. } => {}
+            }
         }
     }
 

@@ -15,7 +15,7 @@ use tracing::{debug, info, warn};
 use crate::pure::epoch::Reason;
 use crate::pure::event_id::{Rid, StreamName};
 use crate::pure::rpc::RequestId;
-use crate::pure::session::{Asks, Generation};
+use crate::pure::session::{Asks, Generation, Restored};
 use crate::pure::stream::{Agent, Life};
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, NotExecuted, Refused};
@@ -60,6 +60,18 @@ pub(crate) async fn post<W: World>(
         }
         Said::Notices { cancelled, answered } => {
             session.client_answered(&answered);
+            match session.answered_here.restore(&request.body) {
+                Restored::AsItCame => {}
+                Restored::Like { body, dropped } => {
+                    session.pool.instruments.notices_dropped.add(dropped);
+                    request.body = Bytes::from(body);
+                }
+                Restored::Dropped { dropped: answers } => {
+                    session.pool.instruments.notices_dropped.add(answers);
+                    debug!(session = %session.label(), answers, "answers came after the proxy's own and were dropped");
+                    return passing::whole(StatusCode::ACCEPTED, HeaderMap::new(), Bytes::new());
+                }
+            }
             let answer = Box::pin(notify(relay, session, request, ticket)).await;
             if let Some(id) = cancelled {
                 session.cancelled(&id);

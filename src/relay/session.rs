@@ -23,6 +23,7 @@ use crate::pure::stream::attach::Patience;
 use crate::pure::stream::reset::{self, Listener};
 use crate::pure::stream::{Agent, Early, Greeting};
 use crate::relay::Relay;
+use crate::relay::asks::AnsweredHere;
 use crate::relay::gate::{Proofs, Recorded};
 use crate::relay::home::{Homes, Signs};
 use crate::relay::mailbox::{Command, EndCause, Mailbox};
@@ -55,6 +56,8 @@ pub(crate) struct Session<W: World> {
     /// Credentials that the backend is being asked about.
     pub(crate) proofs: Proofs,
     early: Mutex<Vec<Box<[u8]>>>,
+    /// What of the backend's requests the proxy answered.
+    pub(crate) answered_here: AnsweredHere,
 }
 
 /// What a session is made of.
@@ -102,6 +105,7 @@ impl<W: World> Session<W> {
             record: Mutex::new(Record::new(origin, facts.flags, facts.issued, now)),
             proofs: Proofs::default(),
             early: Mutex::new(early),
+            answered_here: AnsweredHere::default(),
         });
         if let Some(presented) = opener {
             let unix = relay.world.unix_seconds();

@@ -210,6 +210,7 @@ impl<W: World> StreamTask<W> {
                     generation: self.generation,
                     client: presence,
                     pings: &mut self.backend.pings,
+                    answered_here: &self.session.answered_here,
                     now,
                 };
                 let Poll::Ready(read) = body.poll_events(cx, &mut |block| intake.take(block)) else {
@@ -250,6 +251,7 @@ impl<W: World> StreamTask<W> {
             Testimony::Agrees => {}
             Testimony::Contradicts => return self.contradicted(now),
         }
+        self.answer_displaced(now);
         if self.backend.pursuit.is_some() {
             self.heard(now);
             if !matches!(self.source, Source::Reading(_)) {

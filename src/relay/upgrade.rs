@@ -186,6 +186,7 @@ impl<W: World> StreamTask<W> {
             generation: self.generation,
             client,
             pings: &mut self.backend.pings,
+            answered_here: &self.session.answered_here,
             now,
         };
         intake.take(Block::of_data(body));
