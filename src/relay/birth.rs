@@ -13,6 +13,7 @@ use crate::pure::stream::{Agent, Life};
 use crate::relay::Relay;
 use crate::relay::again::Acknowledged;
 use crate::relay::backend_side::BackendSide;
+use crate::relay::chronicle::Counted;
 use crate::relay::intake::{Counts, Spill};
 use crate::relay::mailbox::Mailbox;
 use crate::relay::outcome::{FirstHead, Settled};
@@ -117,6 +118,7 @@ impl<W: World> StreamTask<W> {
             phase: Phase::New,
             ending: None,
             settled: Settled::No,
+            counted: Counted::Not,
             receipt: Acknowledged::Unknown,
         })
     }

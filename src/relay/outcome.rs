@@ -18,6 +18,8 @@ use crate::pure::sse::Text;
 use crate::pure::stream::admission::Before;
 use crate::pure::stream::{AfterSource, SourceEnd};
 use crate::relay::again::Acknowledged;
+use crate::relay::chronicle::Counted;
+use crate::relay::intake::Presence;
 use crate::relay::mailbox::{EndCause, Reply};
 use crate::relay::source::{Opened, Source};
 use crate::relay::stream_task::{Phase, StreamTask};
@@ -308,6 +310,21 @@ impl<W: World> StreamTask<W> {
         }
     }
 
+    /// Counts it as what it is now.
+    pub(crate) fn recount(&mut self) {
+        let is_over = self.life.is_over();
+        self.count_as(match self.presence() {
+            Presence::Attached => Counted::Attended,
+            Presence::Away if is_over => Counted::Held,
+            Presence::Away => Counted::Detached,
+        });
+    }
+
+    fn count_as(&mut self, what: Counted) {
+        self.counted
+            .change(what, &self.name, &self.session.pool.instruments);
+    }
+
     /// The last act: the data goes, the tombstone stays with the session.
     pub(crate) fn leave(&mut self, cx: &mut Context<'_>, end: EpochEnd) {
         let tombstone = Tombstone {
@@ -322,8 +339,7 @@ impl<W: World> StreamTask<W> {
         self.source = Source::Over;
         // A connection that is still here is dropped with the stream.
         drop(self.release_reader(self.relay.now()));
-        self.session.pool.instruments.streams_detached.shift(-1);
-        self.relay.stream_left(&self.session, &self.name);
+        self.count_as(Counted::Not);
         self.settle();
     }
 }

@@ -22,6 +22,7 @@ use crate::relay::Relay;
 use crate::relay::again::Acknowledged;
 use crate::relay::ask::{Awaited, Early};
 use crate::relay::backend_side::{BackendSide, prior};
+use crate::relay::chronicle::Counted;
 use crate::relay::intake::{Counts, Intake, Poured, Spill};
 use crate::relay::mailbox::{Command, Mailbox};
 use crate::relay::outcome::{FirstHead, Settled};
@@ -81,6 +82,8 @@ pub(crate) struct StreamTask<W: World> {
     /// Its session is over: it leaves with its client.
     pub(crate) ending: Option<EpochEnd>,
     pub(crate) settled: Settled,
+    /// As what it is counted.
+    pub(crate) counted: Counted,
     /// Whether its client is known to have all of it.
     pub(crate) receipt: Acknowledged,
 }
@@ -125,6 +128,7 @@ impl<W: World> Future for StreamTask<W> {
         if task.life.is_over() && task.reader.is_none() && task.awaited.is_none() {
             task.settle();
         }
+        task.recount();
         task.ask_for_reminder(now);
         Poll::Pending
     }
