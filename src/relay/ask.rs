@@ -103,7 +103,7 @@ impl<W: World> StreamTask<W> {
                 | Source::Draining(..)
                 | Source::Waiting { .. }
                 | Source::Polled { .. }
-                | Source::Answering(_)
+                | Source::Answering(..)
                 | Source::Over => self.ask_standalone(asked, waiting),
             },
         }

@@ -221,8 +221,16 @@ impl<W: World> StreamTask<W> {
             EndCause::SessionOver | EndCause::SessionLost => Reason::BackendLost,
             EndCause::OwnerLost => Reason::OwnerLost,
         };
-        self.fail_open(reason, now);
-        self.source = Source::Over;
+        match (&mut self.source, cause) {
+            // Whether it ran is what its own answer says.
+            (Source::Answering(_, until), EndCause::SessionLost) => {
+                *until = self.session.last_word_by(now);
+            }
+            (_, EndCause::SessionLost | EndCause::SessionOver | EndCause::OwnerLost) => {
+                self.fail_open(reason, now);
+                self.source = Source::Over;
+            }
+        }
         let end = match self.name {
             StreamName::Get => EpochEnd::Lost(reason),
             StreamName::Post(_) => EpochEnd::Finished,

@@ -238,7 +238,7 @@ impl<W: World> StreamTask<W> {
                     Progress::Made
                 }
             },
-            Source::Answering(answering) => match answering.as_mut().poll(cx) {
+            Source::Answering(answering, _) => match answering.as_mut().poll(cx) {
                 Poll::Pending => Progress::None,
                 Poll::Ready(late) => {
                     self.answered_late(late, now);
@@ -285,7 +285,7 @@ impl<W: World> StreamTask<W> {
             Source::Reading(body) => Source::Draining(body, Millis(now.0 + DRAINING_MS_MAX)),
             Source::Draining(body, until) => Source::Draining(body, until),
             Source::Opening(_)
-            | Source::Answering(_)
+            | Source::Answering(..)
             | Source::Waiting { .. }
             | Source::Polled { .. }
             | Source::Over => Source::Over,

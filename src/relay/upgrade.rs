@@ -100,7 +100,10 @@ pub(crate) async fn send<W: World>(
     info!(session = %session.label(), "a slow answer became a stream");
     let max = session.pool.config.stream.event_bytes_max;
     Began::Slow(
-        Source::Answering(Box::pin(async move { late(exchange.await.1, max, words).await })),
+        Source::Answering(
+            Box::pin(async move { late(exchange.await.1, max, words).await }),
+            Millis(u64::MAX),
+        ),
         generation,
     )
 }
@@ -164,8 +167,8 @@ impl<W: World> StreamTask<W> {
                 self.answer_each(now, |id| words.to(id));
             }
             Late::Lost => self.fail_open(Reason::BackendLost, now),
-            // The session's end is on its way to this stream, and says so.
-            Late::SessionGone => {}
+            // It was not run, and never will be.
+            Late::SessionGone => self.answer_each(now, |id| Words::Error.to(id)),
         }
     }
 
