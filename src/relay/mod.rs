@@ -99,6 +99,7 @@ mod turn;
 mod unproved_task;
 mod upgrade;
 mod upstream_get;
+mod withdrawals;
 pub mod world;
 
 pub use dispatch::Door;

@@ -32,6 +32,7 @@ use crate::relay::said::Note;
 use crate::relay::standing::Standing;
 use crate::relay::sweep_task::{Due, Sleeper};
 use crate::relay::turn::Told;
+use crate::relay::withdrawals::Withdrawals;
 use crate::relay::world::World;
 use crate::routing::Seat;
 use crate::store::StreamKey;
@@ -58,6 +59,8 @@ pub(crate) struct Session<W: World> {
     early: Mutex<Vec<Box<[u8]>>>,
     /// What of the backend's requests the proxy answered.
     pub(crate) answered_here: AnsweredHere,
+    /// What its client withdraws.
+    pub(crate) withdrawals: Withdrawals,
 }
 
 /// What a session is made of.
@@ -106,6 +109,7 @@ impl<W: World> Session<W> {
             proofs: Proofs::default(),
             early: Mutex::new(early),
             answered_here: AnsweredHere::default(),
+            withdrawals: Withdrawals::default(),
         });
         if let Some(presented) = opener {
             let unix = relay.world.unix_seconds();
@@ -291,8 +295,9 @@ impl<W: World> Session<W> {
         record.beside.repeats.left(tombstone.epoch, left, now);
     }
 
-    /// Tells the stream that answers this request that its client cancelled it.
+    /// Tells the call, or the stream that answers this request, that its client cancelled it.
     pub(crate) fn cancelled(&self, id: &RequestId) {
+        self.withdrawals.withdraw(id);
         let name = StreamName::Post(Rid::from_request_id(id));
         let answering = self
             .record()
