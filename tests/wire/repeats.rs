@@ -103,6 +103,7 @@ fn after_a_client_left_before_its_answer() {
         let first = session.post(&body_sent);
         let exchange = backend.next();
         first.cut();
+        proxy.logged("a client left before its answer began; the request goes on");
         let mut second = session.post(&body_sent);
         session.logged(
             &proxy,
