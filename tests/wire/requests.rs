@@ -499,3 +499,23 @@ fn a_call_without_a_head_is_cancelled() {
         assert!(backend.is_silent());
     }
 }
+
+/// No redirect is followed, whatever it leads to: it is the client's to read.
+#[test]
+fn a_redirect_is_not_followed() {
+    let (backend, elsewhere) = (Backend::start(), Backend::start());
+    let proxy = Proxy::start(&[&backend.url()], &[]);
+    let session = Session::open(&proxy, &backend);
+    for status in [302, 307] {
+        let mut client = session.post(&call("1"));
+        let target = elsewhere.url();
+        backend
+            .next_of("POST")
+            .answer(status, &[("location", &target)], "there");
+        let whole = client.whole();
+        assert_eq!((whole.head.status(), &*whole.body), (status, "there"));
+        assert_eq!(whole.head.get("location"), Some(&*target));
+    }
+    session.is_alive(&backend);
+    assert!(elsewhere.is_silent() && backend.is_silent());
+}
