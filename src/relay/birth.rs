@@ -81,7 +81,11 @@ impl<W: World> StreamTask<W> {
             epoch,
             bounds: session.bounds(),
         };
-        let backend = BackendSide::new(session.trail_depth(&name), session.witness(), relay.now());
+        let backend = BackendSide::new(
+            session.trail_depth(&name),
+            session.witness(&name, generation),
+            relay.now(),
+        );
         let log = relay
             .world
             .store()

@@ -4,24 +4,40 @@
 //! Why no less: servers number streams alike, or anew for each connection, and lose nothing by it.
 //! Next: `pure/stream/witness.rs`, which knows; `recover.rs`, which sees to it.
 
+use std::sync::{MutexGuard, PoisonError};
+
 use tracing::info;
 
 use crate::config::resolved::EventStore;
 use crate::pure::epoch::Reason;
+use crate::pure::event_id::StreamName;
 use crate::pure::log::Millis;
-use crate::pure::session::LossCause;
+use crate::pure::session::{Generation, LossCause};
 use crate::pure::stream::Witness;
 use crate::relay::session::Session;
 use crate::relay::stream_task::StreamTask;
 use crate::relay::world::World;
 
 impl<W: World> Session<W> {
-    /// What remembers a stream's backend, where it can be held to what it said.
-    pub(crate) fn witness(&self) -> Option<Box<Witness>> {
+    /// What remembers a stream's backend, where it can be held to what it said. The standalone stream goes on where the
+    /// one before it in this life of the session left off.
+    pub(crate) fn witness(&self, stream: &StreamName, generation: Generation) -> Option<Box<Witness>> {
         match self.pool.config.event_store {
-            EventStore::PerSession if self.is_pinned(&self.home()) => Some(Box::default()),
-            EventStore::PerSession | EventStore::Undeclared => None,
+            EventStore::PerSession if self.is_pinned(&self.home()) => {}
+            EventStore::PerSession | EventStore::Undeclared => return None,
         }
+        let before = match stream {
+            StreamName::Get => self.witnessed().take(),
+            StreamName::Post(_) => None,
+        };
+        match before {
+            Some((of, witness)) if of == generation => Some(witness),
+            Some(_) | None => Some(Box::default()),
+        }
+    }
+
+    fn witnessed(&self) -> MutexGuard<'_, Option<(Generation, Box<Witness>)>> {
+        self.witnessed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -34,6 +50,18 @@ impl<W: World> StreamTask<W> {
         let newest = self.said_last();
         if let Some(witness) = &mut self.backend.witness {
             witness.broke(newest.into_iter());
+        }
+    }
+
+    /// The stream is let go: what its backend said is remembered for the next one of its name.
+    pub(crate) fn hand_on_witness(&mut self) {
+        match self.name {
+            StreamName::Get => {}
+            StreamName::Post(_) => return,
+        }
+        self.remember_said();
+        if let Some(witness) = self.backend.witness.take() {
+            *self.session.witnessed() = Some((self.generation, witness));
         }
     }
 

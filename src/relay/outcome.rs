@@ -341,6 +341,7 @@ impl<W: World> StreamTask<W> {
             end,
         };
         debug!(session = %self.session.label(), stream = %self.name, last = %tombstone.last, "stream was let go");
+        self.hand_on_witness();
         self.bury(tombstone);
         let _ = self.log.poll_close(cx, Closing::Bury(tombstone));
         self.mailbox.close();

@@ -15,13 +15,13 @@ use crate::pure::log::{Bounds, Millis};
 use crate::pure::revision::Revision;
 use crate::pure::rpc::RequestId;
 use crate::pure::session::{
-    Ended, Expiry, Full, Known, Left, Lifetimes, Moment, Opening, Origin, Phase, Presented, Record, Shown,
-    Sticky, Written,
+    Ended, Expiry, Full, Generation, Known, Left, Lifetimes, Moment, Opening, Origin, Phase, Presented,
+    Record, Shown, Sticky, Written,
 };
 use crate::pure::session_token::Sealed;
 use crate::pure::stream::attach::Patience;
 use crate::pure::stream::reset::{self, Listener};
-use crate::pure::stream::{Agent, Early, Greeting};
+use crate::pure::stream::{Agent, Early, Greeting, Witness};
 use crate::relay::Relay;
 use crate::relay::asks::AnsweredHere;
 use crate::relay::gate::{Proofs, Recorded};
@@ -59,6 +59,8 @@ pub(crate) struct Session<W: World> {
     early: Mutex<Vec<Box<[u8]>>>,
     /// What of the backend's requests the proxy answered.
     pub(crate) answered_here: AnsweredHere,
+    /// What the backend said on a standalone stream that was let go, in this life of the session.
+    pub(crate) witnessed: Mutex<Option<(Generation, Box<Witness>)>>,
     /// What its client withdraws.
     pub(crate) withdrawals: Withdrawals,
 }
@@ -109,6 +111,7 @@ impl<W: World> Session<W> {
             proofs: Proofs::default(),
             early: Mutex::new(early),
             answered_here: AnsweredHere::default(),
+            witnessed: Mutex::default(),
             withdrawals: Withdrawals::default(),
         });
         if let Some(presented) = opener {

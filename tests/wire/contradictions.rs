@@ -7,7 +7,7 @@ use crate::backend::{Backend, Exchange};
 use crate::client::Client;
 use crate::loss::{TERMINATE, begun_anew, refused, runs};
 use crate::proxy::Proxy;
-use crate::session::{Session, another_call, epoch_of, failed, message, note, result, resync};
+use crate::session::{Session, another_call, epoch_of, failed, message, note, result, resync, verdict};
 
 const DECLARED: &str = "upstream.event_store=per-session";
 const PROVED: &str = "upstream.stream.reattach=proved";
@@ -71,6 +71,32 @@ fn a_fresh_counter_on_the_standalone_stream() {
         is_refused(&session, &backend);
         backend.park(standing);
     }
+}
+
+/// A client that was away for so long that its stream was let go: what its backend said is not forgotten.
+#[test]
+fn a_fresh_counter_after_a_long_absence() {
+    let backend = Backend::start();
+    let settings = [DECLARED, "upstream.stream.detached_max=200ms"];
+    let proxy = Proxy::start(&[&backend.url()], &settings);
+    let session = Session::open(&proxy, &backend);
+    session.is_alive(&backend);
+    let (mut client, mut standing) = session.listening(&backend);
+    says(&mut client, &mut standing, "1=1 2=2");
+    client.cut();
+    session.logged(&proxy, "stream was let go");
+    standing.wait_closed();
+    let mut client = session.get();
+    let mut standing = backend.next_of("GET").stream();
+    verdict(&client.head());
+    standing.chunk(&events("1=501"));
+    begun_anew(&backend, "second");
+    backend.next_of("DELETE").answer(200, &[], "");
+    let mut standing = backend.next_of("GET").stream();
+    while !client.event().data().contains("notifications/throughline/reset") {}
+    is_refused(&session, &backend);
+    standing.chunk(&events("1=601"));
+    while client.event().data() != note(601) {}
 }
 
 /// A call that is asked for again with proof, and one that is polled: nothing of another life is told as its answer.
