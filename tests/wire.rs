@@ -7,6 +7,8 @@
 mod backend;
 #[path = "wire/client.rs"]
 mod client;
+#[path = "wire/contradictions.rs"]
+mod contradictions;
 #[path = "wire/peer.rs"]
 mod peer;
 #[path = "wire/proxy.rs"]

@@ -50,9 +50,11 @@ pub struct UpstreamStatus {
     pub sessions: usize,
     /// Live standalone streams.
     pub listening: i64,
-    /// Live answers to calls.
+    /// Answers to calls of which something is still to come.
     pub answering: i64,
-    /// Live streams without a client.
+    /// Complete answers that are kept for a resume.
+    pub held: i64,
+    /// Those that listen or are answered, and have no client.
     pub detached: i64,
     /// Its replicas, those that leave last.
     pub replicas: Vec<ReplicaStatus>,
@@ -186,12 +188,13 @@ impl Status {
         for upstream in &self.upstreams {
             let _ = writeln!(
                 out,
-                "\nupstream {} at {}: {} sessions, {} listening, {} answering, {} detached",
+                "\nupstream {} at {}: {} sessions, {} listening, {} answering, {} held, {} detached",
                 upstream.name,
                 upstream.path,
                 upstream.sessions,
                 upstream.listening,
                 upstream.answering,
+                upstream.held,
                 upstream.detached
             );
             for replica in &upstream.replicas {
@@ -240,12 +243,13 @@ impl UpstreamStatus {
     fn json(&self) -> String {
         let replicas: Vec<String> = self.replicas.iter().map(ReplicaStatus::json).collect();
         format!(
-            r#"{{"name":{},"path":{},"sessions":{},"streams":{{"get":{},"post":{},"detached":{}}},"replicas":[{}]}}"#,
+            r#"{{"name":{},"path":{},"sessions":{},"streams":{{"get":{},"post":{},"held":{},"detached":{}}},"replicas":[{}]}}"#,
             quoted(&self.name),
             quoted(&self.path),
             self.sessions,
             self.listening,
             self.answering,
+            self.held,
             self.detached,
             replicas.join(",")
         )
@@ -345,7 +349,7 @@ mod tests {
              connections 0\n\
              memory      0 of 1024 bytes held for replay\n\
              \n\
-             upstream mcp at /mcp: 7 sessions, 0 listening, 0 answering, 0 detached\n\
+             upstream mcp at /mcp: 7 sessions, 0 listening, 0 answering, 0 held, 0 detached\n\
              \x20 127.0.0.1:3001 healthy, 0 sessions, 1 in flight\n\
              \x20 127.0.0.1:3002 draining for 2 s, 1 sessions, 1 in flight; last error 9 s ago: said \"no\"\n"
         );

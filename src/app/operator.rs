@@ -85,6 +85,7 @@ impl Known {
             sessions: self.relay.sessions(pool),
             listening: instruments.streams_live(StreamKind::Get).get(),
             answering: instruments.streams_live(StreamKind::Post).get(),
+            held: instruments.streams_held.get(),
             detached: instruments.streams_detached.get(),
             replicas: replicas.map(|replica| self.replica(&replica)).collect(),
         }

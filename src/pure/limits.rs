@@ -97,9 +97,21 @@ pub const LOG_SEGMENTS_MIN: usize = 8;
 /// Marks from which a connection's acknowledged position is told, 16 bytes each: dense near its end, sparse before.
 pub const ACK_MARKS_MAX: usize = 32;
 
-/// Requests of a backend that one stream remembers as unanswered; more than a client ever has open at once. Of the
-/// older ones, a reset can't say that they are withdrawn.
+/// Proofs of one session's credentials under way at a time, each for another credential, and such as are asked about at
+/// once though nobody knows them: more than clients have, and a stranger who makes credentials up does not make the proxy
+/// flood the backend.
+pub const PROOFS_MAX: usize = 8;
+
+/// How often one more credential that nobody knows is asked about after that, in milliseconds.
+pub const PROOF_EVERY_MS: u64 = 1_000;
+
+/// Requests of a backend that one stream remembers as unanswered; more than a client ever has open at once. One
+/// more, and the oldest is answered with an error.
 pub const SERVER_REQUESTS_MAX: usize = 64;
+
+/// Requests of a backend's that the proxy answered in its client's place, remembered for each session so that a client's
+/// own answer goes nowhere: as many as a few streams have open at once.
+pub const ANSWERED_HERE_MAX: usize = 4 * SERVER_REQUESTS_MAX;
 
 /// How often a lost session may be begun anew within [`REINITIALIZATIONS_WINDOW_MS`]: a backend that loses its sessions
 /// more often is broken, and its clients should know.

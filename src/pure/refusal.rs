@@ -362,6 +362,8 @@ pub enum Withdrawal {
     ClientAway,
     /// The client has answered it; towards the client, where the request would be shown again.
     Answered,
+    /// Too many newer ones wait for the client, and the backend was answered in its place; towards the client.
+    Displaced,
 }
 
 impl Withdrawal {
@@ -371,15 +373,16 @@ impl Withdrawal {
             Self::Reset(reason) => reason.as_str(),
             Self::ClientAway => "client_away",
             Self::Answered => "answered",
+            Self::Displaced => "overloaded",
         }
     }
 }
 
-/// What stands where a request of the backend's stood that the client has answered: a withdrawal of it if there is
-/// room, else a notification that every client ignores. Longest first.
-pub fn in_place_of_answered(id: &RequestId) -> [Vec<u8>; 5] {
+/// What stands where a request of the backend's stood that was answered, by the client or in its place: a withdrawal of it
+/// if there is room, else a notification that every client ignores. Longest first.
+pub fn in_place_of_answered(id: &RequestId, why: Withdrawal) -> [Vec<u8>; 5] {
     [
-        cancelled(id, Withdrawal::Answered),
+        cancelled(id, why),
         format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
             .into_bytes(),
         br#"{"jsonrpc":"2.0","method":"notifications/throughline/answered"}"#.to_vec(),
@@ -392,6 +395,14 @@ pub fn in_place_of_answered(id: &RequestId) -> [Vec<u8>; 5] {
 pub fn client_away(id: &RequestId) -> Vec<u8> {
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"throughline: the client is away, and nobody will answer (client_away)","data":{{"reason":"client_away"}}}}}}"#
+    )
+    .into_bytes()
+}
+
+/// The answer to a backend's request that had to make room for newer ones: an error, in our own name.
+pub fn too_many_asked(id: &RequestId) -> Vec<u8> {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"throughline: too many newer requests wait for the client (overloaded)","data":{{"reason":"overloaded"}}}}}}"#
     )
     .into_bytes()
 }
@@ -579,7 +590,7 @@ mod tests {
 
     #[test]
     fn what_stands_for_an_answered_request_is_a_notification_ever_shorter() {
-        let words = in_place_of_answered(&id(r#""s""#));
+        let words = in_place_of_answered(&id(r#""s""#), Withdrawal::Answered);
         for word in &words {
             assert!(matches!(
                 rpc::read(word),

@@ -103,7 +103,7 @@ impl<W: World> StreamTask<W> {
                 | Source::Draining(..)
                 | Source::Waiting { .. }
                 | Source::Polled { .. }
-                | Source::Answering(_)
+                | Source::Answering(..)
                 | Source::Over => self.ask_standalone(asked, waiting),
             },
         }
@@ -286,7 +286,6 @@ impl<W: World> StreamTask<W> {
         };
         self.make_way(awaited.presented, now);
         self.session.attached(now);
-        self.session.pool.instruments.streams_detached.shift(-1);
         self.strike_late();
         let first_words = self.first_words(&awaited);
         self.log.hold(Some(awaited.from));

@@ -5,16 +5,19 @@
 //! replay stays whole, and no client acts twice.
 //! Next: `pure/stream/life.rs`, which knows what is open.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tracing::{debug, info};
 
 use crate::pure::epoch::Seq;
 use crate::pure::limits::SERVER_REQUESTS_MAX;
+use crate::pure::log::{EndMark, Millis};
 use crate::pure::overlap::Digest;
-use crate::pure::refusal;
+use crate::pure::refusal::{self, Withdrawal};
 use crate::pure::rpc::{self, EventKind, RequestId};
-use crate::pure::stream::ClientAnswer;
+use crate::pure::session::{Answered, Restored};
+use crate::pure::stream::{ClientAnswer, Displaced};
 use crate::relay::Relay;
 use crate::relay::exchange::CANCEL_MAX;
 use crate::relay::intake::Presence;
@@ -25,6 +28,39 @@ use crate::relay::turn::{Told, told_after};
 use crate::relay::world::World;
 use crate::store::StreamLog;
 use crate::upstream::Deadline;
+
+/// The backend's requests that the proxy answered in the client's place, for all streams of a session.
+#[derive(Default)]
+pub(crate) struct AnsweredHere {
+    /// Whether there are any: else an answer costs one look.
+    any: AtomicBool,
+    ids: Mutex<Answered>,
+}
+
+impl AnsweredHere {
+    fn change(&self, change: impl FnOnce(&mut Answered)) {
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut ids);
+        self.any.store(!ids.is_empty(), Ordering::Release);
+    }
+
+    /// The backend asks under this id: it is its client's to answer.
+    pub(crate) fn asked(&self, id: &RequestId) {
+        if self.any.load(Ordering::Acquire) {
+            self.change(|ids| ids.asked(id));
+        }
+    }
+
+    /// A client's notifications and answers without those that come after ours.
+    pub(crate) fn restore(&self, body: &[u8]) -> Restored {
+        if self.any.load(Ordering::Acquire) {
+            let ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+            ids.restore(body)
+        } else {
+            Restored::AsItCame
+        }
+    }
+}
 
 impl<W: World> Session<W> {
     /// The client answered these requests: whichever stream showed them shows them no more.
@@ -39,15 +75,18 @@ impl<W: World> Session<W> {
         }
     }
 
-    /// Sends an answer of ours to the backend, once, in the newest client's name. `token` is dropped when it is done.
-    fn answer_backend(self: &Arc<Self>, relay: &Arc<Relay<W>>, body: Vec<u8>, token: Arc<()>) {
-        let request = self.own_post(body);
+    /// Sends answers of ours to the backend, each once, one after the other, in the newest client's name. `token` is
+    /// dropped when it is done.
+    fn answer_backend(self: &Arc<Self>, relay: &Arc<Relay<W>>, bodies: Vec<Vec<u8>>, token: Arc<()>) {
         let (session, relay) = (Arc::clone(self), Arc::clone(relay));
         tokio::spawn(async move {
             let _token = token;
-            let sent = session.send_once(&relay, request, Deadline::after(CANCEL_MAX));
-            if sent.await.is_err() {
-                info!(session = %session.label(), "an answer of the proxy's did not reach the backend");
+            for body in bodies {
+                let request = session.own_post(body);
+                let sent = session.send_once(&relay, request, Deadline::after(CANCEL_MAX));
+                if sent.await.is_err() {
+                    info!(session = %session.label(), "an answer of the proxy's did not reach the backend");
+                }
             }
         });
     }
@@ -66,19 +105,48 @@ impl<W: World> StreamTask<W> {
     pub(crate) fn answer_pings(&mut self) {
         for id in std::mem::take(&mut self.backend.pings) {
             debug!(session = %self.session.label(), stream = %self.name, "backend's ping was answered for an absent client");
-            self.answer_backend(refusal::empty_result(&id));
+            self.answer_backend(vec![refusal::empty_result(&id)]);
         }
     }
 
     /// Answers the backend, unless as many answers as a client ever owes are on their way already: a backend that asks
     /// faster than it takes answers waits for the rest in vain.
-    fn answer_backend(&mut self, body: Vec<u8>) {
+    fn answer_backend(&mut self, bodies: Vec<Vec<u8>>) {
         let token = Arc::clone(self.backend.answering.get_or_insert_default());
         if Arc::strong_count(&token) > SERVER_REQUESTS_MAX + 1 {
             info!(session = %self.session.label(), stream = %self.name, "backend asked faster than it takes answers");
             return;
         }
-        self.session.answer_backend(&self.relay, body, token);
+        self.session.answer_backend(&self.relay, bodies, token);
+    }
+
+    /// Requests that had to make room for newer ones are answered with an error, and withdrawn from the client.
+    pub(crate) fn answer_displaced(&mut self, now: Millis) {
+        let displaced = self.life.take_displaced();
+        if displaced.is_empty() {
+            return;
+        }
+        info!(session = %self.session.label(), stream = %self.name, requests = displaced.len(), "more requests of the backend's wait for the client than are kept");
+        self.strike_late();
+        for Displaced { id, at } in &displaced {
+            self.session.answered_here.change(|ids| ids.here(id));
+            if let Some(at) = *at {
+                self.strike(id, at, Withdrawal::Displaced);
+            }
+            if at.is_none_or(|at| at <= self.written) && !self.life.is_over() {
+                // The client may have it already.
+                self.append(
+                    EndMark::Open,
+                    b"",
+                    &refusal::cancelled(id, Withdrawal::Displaced),
+                    now,
+                );
+            }
+        }
+        let words = displaced
+            .iter()
+            .map(|displaced| refusal::too_many_asked(&displaced.id));
+        self.answer_backend(words.collect());
     }
 
     /// The client answered a request, perhaps one of this stream's.
@@ -86,20 +154,21 @@ impl<W: World> StreamTask<W> {
         self.strike_late();
         match self.life.client_answered(id) {
             ClientAnswer::Unexpected | ClientAnswer::Expected { at: None } => {}
-            ClientAnswer::Expected { at: Some(at) } => self.strike(id, at),
+            ClientAnswer::Expected { at: Some(at) } => self.strike(id, at, Withdrawal::Answered),
         }
     }
 
     /// Strikes what could not be struck before, since its frame was half sent. Call: where nothing is half sent.
     pub(crate) fn strike_late(&mut self) {
         if let Some(late) = self.backend.unstruck.take() {
-            self.strike(&late.0, late.1);
+            let (id, at, why) = *late;
+            self.strike(&id, at, why);
         }
     }
 
-    fn strike(&mut self, id: &RequestId, at: Seq) {
+    fn strike(&mut self, id: &RequestId, at: Seq, why: Withdrawal) {
         if self.reader.as_ref().is_some_and(|reader| reader.is_within(at)) {
-            self.backend.unstruck = Some(Box::new((id.clone(), at)));
+            self.backend.unstruck = Some(Box::new((id.clone(), at, why)));
             return;
         }
         // A backend that must prove itself says it as it was.
@@ -107,9 +176,9 @@ impl<W: World> StreamTask<W> {
         if let [told] = known.as_slice() {
             self.backend.trail.keep_said(at, Digest::of(&told.data));
         }
-        let words = refusal::in_place_of_answered(id);
+        let words = refusal::in_place_of_answered(id, why);
         let struck = self.log.strike(at, &words.each_ref().map(Vec::as_slice));
-        debug!(session = %self.session.label(), stream = %self.name, %at, ?struck, "client answered its backend");
+        debug!(session = %self.session.label(), stream = %self.name, %at, why = why.as_str(), ?struck, "a request of the backend's was struck");
     }
 
     /// The last event that was told is a request of the backend's that was told before, in another epoch.
@@ -125,7 +194,8 @@ impl<W: World> StreamTask<W> {
     pub(crate) fn answer_for_client(&mut self, asked_again: &[RequestId]) -> Vec<RequestId> {
         let unanswered = self.life.withdraw_pending(asked_again);
         for id in &unanswered {
-            self.answer_backend(refusal::client_away(id));
+            self.session.answered_here.change(|ids| ids.here(id));
+            self.answer_backend(vec![refusal::client_away(id)]);
         }
         unanswered
     }

@@ -1,14 +1,15 @@
 //! What a stream knows of its backend besides the body that it reads: ids, tries, what may come again, what is owed.
 //! Law: everything here is empty while the backend's first connection stands and sends no ids.
-//! Next: `pursue.rs`, `reattach.rs`, `upstream_get.rs`, `asks.rs`, each of which tends its part.
+//! Next: `pursue.rs`, `reattach.rs`, `upstream_get.rs`, `contradiction.rs`, `asks.rs`, each of which tends its part.
 
 use std::sync::Arc;
 
 use crate::pure::epoch::Seq;
 use crate::pure::log::Millis;
+use crate::pure::refusal::Withdrawal;
 use crate::pure::rpc::RequestId;
 use crate::pure::stream::admission::{Admission, Had};
-use crate::pure::stream::{Pursuit, Trail};
+use crate::pure::stream::{Pursuit, Testimony, Trail, Witness};
 use crate::relay::confirm::Reattaching;
 use crate::relay::intake::Prior;
 
@@ -28,17 +29,19 @@ pub(crate) struct BackendSide {
     pub(crate) let_in_at: Millis,
     /// What a standalone stream had of its backend on earlier connections.
     pub(crate) had: Option<Box<Had>>,
+    /// What it said under its ids; `None` where these are not declared to be the session's own.
+    pub(crate) witness: Option<Box<Witness>>,
     /// Pings of the backend's that wait for the proxy's answer.
     pub(crate) pings: Vec<RequestId>,
     /// Shared by the proxy's answers that are on their way to the backend: how many there are.
     pub(crate) answering: Option<Arc<()>>,
-    /// An answered request whose frame was half sent when it was to be struck.
-    pub(crate) unstruck: Option<Box<(RequestId, Seq)>>,
+    /// A request whose frame was half sent when it was to be struck, and why it is.
+    pub(crate) unstruck: Option<Box<(RequestId, Seq, Withdrawal)>>,
 }
 
 impl BackendSide {
     /// A backend of which so many ids are kept.
-    pub(crate) const fn new(depth: usize, now: Millis) -> Self {
+    pub(crate) const fn new(depth: usize, witness: Option<Box<Witness>>, now: Millis) -> Self {
         Self {
             trail: Trail::new(depth),
             news: 0,
@@ -47,15 +50,24 @@ impl BackendSide {
             admission: Admission::NEW,
             let_in_at: now,
             had: None,
+            witness,
             pings: Vec::new(),
             answering: None,
             unstruck: None,
         }
     }
 
+    /// Whether it contradicted what it said before.
+    pub(crate) fn testimony(&self) -> Testimony {
+        self.witness
+            .as_ref()
+            .map_or(Testimony::Agrees, |witness| witness.testimony())
+    }
+
     /// Begins again: another backend goes on, to whom nothing of this one means anything.
     pub(crate) fn forget(&mut self, now: Millis) {
-        *self = Self::new(self.trail.depth(), now);
+        let witness = self.witness.take().map(|_| Box::default());
+        *self = Self::new(self.trail.depth(), witness, now);
     }
 }
 

@@ -13,6 +13,7 @@ use crate::pure::stream::{Agent, Life};
 use crate::relay::Relay;
 use crate::relay::again::Acknowledged;
 use crate::relay::backend_side::BackendSide;
+use crate::relay::chronicle::Counted;
 use crate::relay::intake::{Counts, Spill};
 use crate::relay::mailbox::Mailbox;
 use crate::relay::outcome::{FirstHead, Settled};
@@ -80,7 +81,11 @@ impl<W: World> StreamTask<W> {
             epoch,
             bounds: session.bounds(),
         };
-        let backend = BackendSide::new(session.trail_depth(&name), relay.now());
+        let backend = BackendSide::new(
+            session.trail_depth(&name),
+            session.witness(&name, generation),
+            relay.now(),
+        );
         let log = relay
             .world
             .store()
@@ -117,6 +122,7 @@ impl<W: World> StreamTask<W> {
             phase: Phase::New,
             ending: None,
             settled: Settled::No,
+            counted: Counted::Not,
             receipt: Acknowledged::Unknown,
         })
     }

@@ -12,6 +12,7 @@ use crate::relay::Relay;
 use crate::relay::headers::Verdict;
 use crate::relay::session::Session;
 use crate::relay::world::World;
+use crate::telemetry::instruments::UpstreamInstruments;
 use crate::telemetry::words;
 
 impl<W: World> Relay<W> {
@@ -69,18 +70,44 @@ impl<W: World> Relay<W> {
     pub(crate) fn stream_began(&self, session: &Session<W>, stream: &StreamName) {
         let kind = kind_of(stream);
         session.pool.instruments.streams_opened.one(kind);
-        // Until its first client comes.
-        session.pool.instruments.streams_detached.shift(1);
-        session.pool.instruments.streams_live(kind).shift(1);
         match stream {
             StreamName::Get => {}
             StreamName::Post(_) => self.running.began(),
         }
     }
+}
 
-    /// A stream is no more.
-    pub(crate) fn stream_left(&self, session: &Session<W>, stream: &StreamName) {
-        session.pool.instruments.streams_live(kind_of(stream)).shift(-1);
+/// As what a stream is counted among those that there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Counted {
+    /// As none: it does not run yet, or is no more.
+    Not,
+    /// It runs, or its client has still to get the end of it.
+    Attended,
+    /// It runs without a client.
+    Detached,
+    /// It is complete, and kept for a resume.
+    Held,
+}
+
+impl Counted {
+    /// Counts a stream as something else than before.
+    pub(crate) fn change(&mut self, to: Self, stream: &StreamName, instruments: &UpstreamInstruments) {
+        if *self == to {
+            return;
+        }
+        let live = instruments.streams_live(kind_of(stream));
+        for (counted, by) in [(std::mem::replace(self, to), -1), (to, 1)] {
+            match counted {
+                Self::Not => {}
+                Self::Attended => live.shift(by),
+                Self::Detached => {
+                    live.shift(by);
+                    instruments.streams_detached.shift(by);
+                }
+                Self::Held => instruments.streams_held.shift(by),
+            }
+        }
     }
 }
 

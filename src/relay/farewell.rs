@@ -79,7 +79,6 @@ impl<W: World> StreamTask<W> {
         self.session.detached(now);
         self.relay.idle.add(&self.mailbox);
         let instruments = &self.session.pool.instruments;
-        instruments.streams_detached.shift(1);
         instruments.bytes_sent.add(reader.bytes);
         instruments
             .stream_life

@@ -4,7 +4,7 @@
 //! In the usual case this compares a few bytes. While nobody knows, nothing of a cursor is confirmed or denied.
 //! Next: `unproved_task.rs`, `get.rs`, `delete.rs`; the rules are in `pure/session/credential.rs`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,10 +14,13 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tracing::{debug, info};
 
+use crate::pure::limits::PROOFS_MAX;
 use crate::pure::log::Millis;
 use crate::pure::refusal;
 use crate::pure::rpc::RequestId;
-use crate::pure::session::{CredentialHash, Credentials, Moment, Presented, Record, Shown, Standing};
+use crate::pure::session::{
+    Allowance, CredentialHash, Credentials, Draw, Moment, Presented, Record, Shown, Standing,
+};
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, Opening, Refused};
 use crate::relay::delete;
@@ -44,10 +47,6 @@ pub(crate) const DELETE_MAX: Duration = delete::DELETE_MAX.saturating_add(PROOF_
 
 /// How long a client is told to wait whose DELETE could not be judged.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
-
-/// Proofs of one session under way at a time, each for another credential: more than clients have, and a stranger who
-/// makes credentials up does not make the proxy flood the backend.
-const PROOFS_MAX: usize = 8;
 
 /// How long the rest of a ping's answer is read so that its connection can be used again.
 const REST_MAX: Duration = Duration::from_secs(1);
@@ -194,6 +193,7 @@ impl Proof {
 #[derive(Default)]
 pub(crate) struct Proofs {
     under_way: Mutex<Vec<(CredentialHash, watch::Receiver<Proof>)>>,
+    unknown: Mutex<Allowance>,
 }
 
 /// A proof to wait for.
@@ -202,12 +202,25 @@ enum Joined {
     Waiting(watch::Receiver<Proof>),
     /// It is to be begun, and told here.
     Begin(watch::Sender<Proof>, watch::Receiver<Proof>),
-    /// Too many are under way.
+    /// Too many are under way, or were asked about in vain lately.
     TooMany,
 }
 
+/// What is known of a credential that is to be proved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// The backend accepted it once.
+    Accepted,
+    /// Nothing: it may be made up.
+    Unknown,
+}
+
 impl Proofs {
-    fn join(&self, hash: CredentialHash) -> Joined {
+    fn unknown(&self) -> MutexGuard<'_, Allowance> {
+        self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn join(&self, hash: CredentialHash, before: Before, now: Millis) -> Joined {
         let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
         // One whose task is gone was told, or never will be.
         under_way.retain(|(_, proof)| proof.has_changed().is_ok());
@@ -216,6 +229,11 @@ impl Proofs {
         }
         if under_way.len() == PROOFS_MAX {
             return Joined::TooMany;
+        }
+        match before {
+            Before::Accepted => {}
+            Before::Unknown if self.unknown().draw(now) == Draw::Granted => {}
+            Before::Unknown => return Joined::TooMany,
         }
         let (told, proof) = watch::channel(Proof::UnderWay);
         under_way.push((hash, proof.clone()));
@@ -253,7 +271,12 @@ pub(crate) async fn admit<W: World>(
         }
         Standing::Unproved => {}
     }
-    let mut proof = match session.proofs.join(shown.hash()) {
+    let before = if session.record().beside.credentials.knows(shown.hash()) {
+        Before::Accepted
+    } else {
+        Before::Unknown
+    };
+    let mut proof = match session.proofs.join(shown.hash(), before, relay.now()) {
         Joined::Waiting(proof) => proof,
         Joined::TooMany => return Admitted::NotYet,
         Joined::Begin(told, proof) => {
@@ -261,6 +284,10 @@ pub(crate) async fn admit<W: World>(
             tokio::spawn(async move {
                 let asked = timeout(PROOF_MAX, prove(&relay, &session, fields, shown));
                 let proof = asked.await.unwrap_or(Proof::Unknown);
+                match (&proof, before) {
+                    (Proof::Accepted, Before::Unknown) => session.proofs.unknown().give_back(),
+                    (_, Before::Accepted | Before::Unknown) => {}
+                }
                 session.pool.instruments.proofs.one(proof.word());
                 let _ = told.send(proof);
             });

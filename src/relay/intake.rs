@@ -12,12 +12,13 @@ use crate::pure::isolation::{Isolation, Restored};
 use crate::pure::limits::SERVER_REQUESTS_MAX;
 use crate::pure::log::{EndMark, Entry, Full, Millis, Span, TakenBy};
 use crate::pure::overlap::{Overlap, Said};
-use crate::pure::rpc::{EventKind, RequestId, begins_a_notification, classify_event};
+use crate::pure::rpc::{EventKind, Message, RequestId, begins_a_notification, classify_event};
 use crate::pure::session::Generation;
 use crate::pure::sse::{Block, Text};
 use crate::pure::stream::admission::{Had, News};
 use crate::pure::stream::life::backend_ping;
-use crate::pure::stream::{Agent, Dropped, Life, Take, Trail};
+use crate::pure::stream::{Agent, Dropped, Life, Take, Testimony, Trail, Witness};
+use crate::relay::asks::AnsweredHere;
 use crate::relay::turn::Told;
 use crate::store::StreamLog;
 use crate::telemetry::instruments::UpstreamInstruments;
@@ -31,6 +32,8 @@ pub(crate) struct Intake<'a, L> {
     pub(crate) spill: &'a mut Spill,
     pub(crate) counts: &'a mut Counts,
     pub(crate) trail: &'a mut Trail,
+    /// What was said under its ids, where these are the session's own.
+    pub(crate) witness: Option<&'a mut Witness>,
     /// How ids are restored, where they were isolated.
     pub(crate) isolation: Option<&'a Isolation>,
     /// What came on earlier connections.
@@ -42,6 +45,8 @@ pub(crate) struct Intake<'a, L> {
     pub(crate) client: Presence,
     /// Pings that were left out, for the proxy to answer.
     pub(crate) pings: &'a mut Vec<RequestId>,
+    /// What of the backend's requests the proxy answered.
+    pub(crate) answered_here: &'a AnsweredHere,
     pub(crate) now: Millis,
 }
 
@@ -81,7 +86,10 @@ impl<L: StreamLog> Intake<'_, L> {
             && !self.life.is_over()
         {
             // What almost every event is, and what `Life` would say of it.
-            return self.append(EndMark::Open, block, text);
+            return match self.testimony(block.id, text) {
+                Testimony::Agrees => self.append(EndMark::Open, block, text),
+                Testimony::Contradicts => self.counts.drop(Dropped::Contradicts),
+            };
         }
         let restored = self.isolation.map(|isolation| isolation.answer(text.as_bytes()));
         let text = match &restored {
@@ -99,6 +107,10 @@ impl<L: StreamLog> Intake<'_, L> {
         };
         let marked = self.generation.mark(text.as_bytes());
         let text = marked.as_deref().map_or(text, Text::of);
+        match self.testimony(block.id, text) {
+            Testimony::Agrees => {}
+            Testimony::Contradicts => return self.counts.drop(Dropped::Contradicts),
+        }
         match self.judge(block.id, text.as_bytes()) {
             News::New => {}
             News::HadBefore => return,
@@ -116,8 +128,22 @@ impl<L: StreamLog> Intake<'_, L> {
             Take::AppendLast => self.append(EndMark::Last, block, text),
             Take::Drop(why) => return self.leave_out(why, block.id),
         }
-        if let EventKind::Request { id, .. } = &kind {
-            self.life.placed(id, self.newest());
+        match &kind {
+            EventKind::Request { id, .. } => {
+                self.answered_here.asked(id);
+                self.life.placed(id, self.newest());
+            }
+            EventKind::Batch(messages) => self.asked_among(messages),
+            EventKind::Notification | EventKind::Response(_) | EventKind::Other => {}
+        }
+    }
+
+    fn asked_among(&self, messages: &[Message<'_>]) {
+        for message in messages {
+            match message {
+                Message::Request { id, .. } => self.answered_here.asked(id),
+                Message::Response { .. } | Message::Notification { .. } => {}
+            }
         }
     }
 
@@ -131,6 +157,14 @@ impl<L: StreamLog> Intake<'_, L> {
                 self.counts.drop(Dropped::Empty);
             }
             Prior::Nothing | Prior::Had(_) => self.leave_out(Dropped::Empty, id),
+        }
+    }
+
+    /// What is known of the backend with this event.
+    fn testimony(&mut self, id: Option<&[u8]>, data: Text<'_>) -> Testimony {
+        match &mut self.witness {
+            Some(witness) => witness.ask(id, data.as_bytes()),
+            None => Testimony::Agrees,
         }
     }
 
@@ -185,6 +219,9 @@ impl<L: StreamLog> Intake<'_, L> {
             }
         }
         self.trail.event(self.newest(), block.id);
+        if let Some(witness) = &mut self.witness {
+            witness.heard(block.id, data.as_bytes());
+        }
     }
 }
 
@@ -367,5 +404,6 @@ fn word(why: Dropped) -> words::Dropped {
         Dropped::AfterEnd => words::Dropped::AfterEnd,
         Dropped::AnsweredHere => words::Dropped::AnsweredHere,
         Dropped::Repeated => words::Dropped::Repeated,
+        Dropped::Contradicts => words::Dropped::Contradicts,
     }
 }

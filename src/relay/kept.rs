@@ -8,6 +8,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tracing::debug;
+
 use crate::relay::answer::Answer;
 
 /// What may be finished when nobody waits for it any more.
@@ -56,6 +58,7 @@ impl<T: Orphan> Drop for Kept<T> {
         // Outside a runtime (it is being shut down) there is nothing left to go on with.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let bound = self.bound;
+            debug!("a client left before its answer began; the request goes on");
             runtime.spawn(async move {
                 if let Ok(done) = tokio::time::timeout(bound, work).await {
                     done.orphaned();

@@ -49,6 +49,7 @@ mod busy;
 mod canned_task;
 mod chronicle;
 mod confirm;
+mod contradiction;
 mod counted;
 mod delete;
 mod dispatch;
@@ -98,6 +99,7 @@ mod turn;
 mod unproved_task;
 mod upgrade;
 mod upstream_get;
+mod withdrawals;
 pub mod world;
 
 pub use dispatch::Door;

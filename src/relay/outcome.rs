@@ -18,6 +18,8 @@ use crate::pure::sse::Text;
 use crate::pure::stream::admission::Before;
 use crate::pure::stream::{AfterSource, SourceEnd};
 use crate::relay::again::Acknowledged;
+use crate::relay::chronicle::Counted;
+use crate::relay::intake::Presence;
 use crate::relay::mailbox::{EndCause, Reply};
 use crate::relay::source::{Opened, Source};
 use crate::relay::stream_task::{Phase, StreamTask};
@@ -53,6 +55,7 @@ impl<W: World> StreamTask<W> {
 
     /// An upstream GET was answered.
     pub(crate) fn opened(&mut self, opened: Opened<W>, now: Millis) {
+        self.remember_said();
         match self.name {
             StreamName::Get | StreamName::Post(_) if self.backend.reattaching.is_some() => {
                 return self.reattach_opened(opened, now);
@@ -218,8 +221,16 @@ impl<W: World> StreamTask<W> {
             EndCause::SessionOver | EndCause::SessionLost => Reason::BackendLost,
             EndCause::OwnerLost => Reason::OwnerLost,
         };
-        self.fail_open(reason, now);
-        self.source = Source::Over;
+        match (&mut self.source, cause) {
+            // Whether it ran is what its own answer says.
+            (Source::Answering(_, until), EndCause::SessionLost) => {
+                *until = self.session.last_word_by(now);
+            }
+            (_, EndCause::SessionLost | EndCause::SessionOver | EndCause::OwnerLost) => {
+                self.fail_open(reason, now);
+                self.source = Source::Over;
+            }
+        }
         let end = match self.name {
             StreamName::Get => EpochEnd::Lost(reason),
             StreamName::Post(_) => EpochEnd::Finished,
@@ -307,6 +318,21 @@ impl<W: World> StreamTask<W> {
         }
     }
 
+    /// Counts it as what it is now.
+    pub(crate) fn recount(&mut self) {
+        let is_over = self.life.is_over();
+        self.count_as(match self.presence() {
+            Presence::Attached => Counted::Attended,
+            Presence::Away if is_over => Counted::Held,
+            Presence::Away => Counted::Detached,
+        });
+    }
+
+    fn count_as(&mut self, what: Counted) {
+        self.counted
+            .change(what, &self.name, &self.session.pool.instruments);
+    }
+
     /// The last act: the data goes, the tombstone stays with the session.
     pub(crate) fn leave(&mut self, cx: &mut Context<'_>, end: EpochEnd) {
         let tombstone = Tombstone {
@@ -315,14 +341,14 @@ impl<W: World> StreamTask<W> {
             end,
         };
         debug!(session = %self.session.label(), stream = %self.name, last = %tombstone.last, "stream was let go");
+        self.hand_on_witness();
         self.bury(tombstone);
         let _ = self.log.poll_close(cx, Closing::Bury(tombstone));
         self.mailbox.close();
         self.source = Source::Over;
         // A connection that is still here is dropped with the stream.
         drop(self.release_reader(self.relay.now()));
-        self.session.pool.instruments.streams_detached.shift(-1);
-        self.relay.stream_left(&self.session, &self.name);
+        self.count_as(Counted::Not);
         self.settle();
     }
 }

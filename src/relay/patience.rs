@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tracing::info;
 
+use crate::pure::epoch::Reason;
 use crate::pure::log::Millis;
 use crate::pure::sse::encode;
 use crate::pure::stream::attach::Due;
@@ -38,12 +39,9 @@ impl<W: World> StreamTask<W> {
             Source::Waiting { until } if now >= *until => {
                 self.ask_if_healthy(now);
             }
-            Source::Draining(..) | Source::Waiting { .. } => {}
-            Source::Reading(_)
-            | Source::Opening(_)
-            | Source::Polled { .. }
-            | Source::Answering(_)
-            | Source::Over => {}
+            Source::Answering(_, until) if now >= *until => self.not_reattached(Reason::BackendLost, now),
+            Source::Draining(..) | Source::Waiting { .. } | Source::Answering(..) => {}
+            Source::Reading(_) | Source::Opening(_) | Source::Polled { .. } | Source::Over => {}
         }
         self.look_at_pursuit(now);
         self.answer_early(now);
@@ -70,12 +68,10 @@ impl<W: World> StreamTask<W> {
             due = due.min(reader.took_at.0.saturating_add(wait.0));
         }
         match &self.source {
-            Source::Draining(_, until) | Source::Waiting { until } => due = due.min(until.0),
-            Source::Reading(_)
-            | Source::Opening(_)
-            | Source::Polled { .. }
-            | Source::Answering(_)
-            | Source::Over => {}
+            Source::Draining(_, until) | Source::Waiting { until } | Source::Answering(_, until) => {
+                due = due.min(until.0);
+            }
+            Source::Reading(_) | Source::Opening(_) | Source::Polled { .. } | Source::Over => {}
         }
         if let Some(until) = self.pursuit_ends() {
             due = due.min(until.0);

@@ -14,8 +14,9 @@ use tracing::{debug, info, warn};
 
 use crate::pure::epoch::Reason;
 use crate::pure::event_id::{Rid, StreamName};
+use crate::pure::refusal::{self, Execution, Failure, Unserved};
 use crate::pure::rpc::RequestId;
-use crate::pure::session::{Asks, Generation};
+use crate::pure::session::{Asks, Generation, Restored};
 use crate::pure::stream::{Agent, Life};
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, NotExecuted, Refused};
@@ -33,6 +34,7 @@ use crate::relay::stream_task::StreamTask;
 use crate::relay::ticket::{Outcome, Ticket};
 use crate::relay::translated;
 use crate::relay::upgrade::{self, Began};
+use crate::relay::withdrawals::Withdrawn;
 use crate::relay::world::World;
 
 /// Answers a POST of a session.
@@ -60,6 +62,18 @@ pub(crate) async fn post<W: World>(
         }
         Said::Notices { cancelled, answered } => {
             session.client_answered(&answered);
+            match session.answered_here.restore(&request.body) {
+                Restored::AsItCame => {}
+                Restored::Like { body, dropped } => {
+                    session.pool.instruments.notices_dropped.add(dropped);
+                    request.body = Bytes::from(body);
+                }
+                Restored::Dropped { dropped: answers } => {
+                    session.pool.instruments.notices_dropped.add(answers);
+                    debug!(session = %session.label(), answers, "answers came after the proxy's own and were dropped");
+                    return passing::whole(StatusCode::ACCEPTED, HeaderMap::new(), Bytes::new());
+                }
+            }
             let answer = Box::pin(notify(relay, session, request, ticket)).await;
             if let Some(id) = cancelled {
                 session.cancelled(&id);
@@ -161,25 +175,14 @@ async fn execute<W: World>(
     asking: Asking,
     ticket: &mut Ticket<W>,
 ) -> Answer<Passing<W>> {
-    let ids = asking.ids;
-    let began = match upgrade::upgrades_after(session, &request) {
-        None => {
-            // Pinned here: what is handed on by value is copied whole, and it is large.
-            let sending = pin!(session.call(relay, &mut request, asks));
-            relay.running.within(sending).await.map(Began::Answered)
-        }
-        Some(after) => {
-            let mut sending = Box::pin(upgrade::send(relay, session, (request.clone(), asks), after));
-            relay.running.within(sending.as_mut()).await
-        }
-    };
-    let agent = asking.agent;
-    let (generation, sent) = match began {
-        Some(Began::Answered(sent)) => sent,
-        Some(Began::Slow(source, generation)) => {
+    let Asking { ids, agent } = asking;
+    let (generation, sent) = match begin(relay, session, (&mut request, asks), &ids).await {
+        Some(Ok(Began::Answered(sent))) => sent,
+        Some(Ok(Began::Slow(source, generation))) => {
             let answering = (HeaderMap::new(), source, generation);
             return Box::pin(stream(relay, session, answering, Asking { ids, agent }, ticket)).await;
         }
+        Some(Err(Withdrawn)) => return withdrawn(session, &ids),
         None => {
             let reason = Reason::OwnerLost;
             return Answer::Refused(Refused::OutcomeUnknown { ids, reason });
@@ -199,7 +202,7 @@ async fn execute<W: World>(
                 ids: &ids,
                 body: &request.body,
                 fields: &request.headers,
-                agent: asking.agent,
+                agent,
             };
             return refuse::tell(relay, &refusing, ticket);
         }
@@ -225,6 +228,29 @@ async fn execute<W: World>(
     whole(session, incoming, ids).await
 }
 
+/// Sends requests, until their answer begins, their client withdraws them, or the time to drain is over (`None`).
+async fn begin<W: World>(
+    relay: &Arc<Relay<W>>,
+    session: &Arc<Session<W>>,
+    (request, asks): (&mut Request, Asks),
+    ids: &[RequestId],
+) -> Option<Result<Began<W>, Withdrawn>> {
+    match upgrade::upgrades_after(session, request) {
+        None => {
+            // Pinned here: what is handed on by value is copied whole, and it is large.
+            let sending = pin!(session.call(relay, request, asks));
+            let sending = pin!(session.withdrawals.unless(ids, sending));
+            let sent = relay.running.within(sending).await;
+            sent.map(|sent| sent.map(Began::Answered))
+        }
+        Some(after) => {
+            let mut sending = Box::pin(upgrade::send(relay, session, (request.clone(), asks), after));
+            let sending = pin!(session.withdrawals.unless(ids, sending.as_mut()));
+            relay.running.within(sending).await
+        }
+    }
+}
+
 /// An answer that is no stream, with the client's own ids.
 async fn whole<W: World>(
     session: &Session<W>,
@@ -242,6 +268,16 @@ async fn whole<W: World>(
             Answer::Refused(lost(ids))
         }
     }
+}
+
+/// Their client does not want the answer any more, and the backend was told so: that is the answer.
+fn withdrawn<W: World>(session: &Session<W>, ids: &[RequestId]) -> Answer<Passing<W>> {
+    debug!(session = %session.label(), "a call was cancelled before its answer began");
+    let failure = Failure::Unserved {
+        why: Unserved::Cancelled,
+        execution: Execution::Unknown,
+    };
+    passing::json(HeaderMap::new(), refusal::errors(ids, failure).into())
 }
 
 /// They were sent, and what became of them can't be known any more.

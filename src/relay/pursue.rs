@@ -170,7 +170,7 @@ impl<W: World> StreamTask<W> {
                 Source::Waiting { .. }
                 | Source::Draining(..)
                 | Source::Polled { .. }
-                | Source::Answering(_)
+                | Source::Answering(..)
                 | Source::Over,
                 _,
             ) => None,

@@ -53,7 +53,15 @@ pub(crate) fn tell<W: World>(
     ticket: &mut Ticket<W>,
 ) -> Answer<Passing<W>> {
     ticket.is_refused();
-    let session = &ticket.session;
+    say(relay, &ticket.session, refusing)
+}
+
+/// The same, to whoever sent the same call and waited for its answer: it was not run for either.
+pub(crate) fn say<W: World>(
+    relay: &Arc<Relay<W>>,
+    session: &Arc<Session<W>>,
+    refusing: &Refusing<'_>,
+) -> Answer<Passing<W>> {
     let ids = refusing.ids;
     session.pool.instruments.calls_refused.add(ids.len() as u64);
     info!(session = %session.label(), calls = ids.len(), "calls were refused: the model is told of the loss first");

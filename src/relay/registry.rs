@@ -15,7 +15,8 @@ use crate::pure::event_id::Uid;
 use crate::relay::session::Session;
 use crate::relay::world::World;
 
-/// Ended sessions that are remembered: 32 bytes each. The oldest goes first; its token then ends at the backend.
+/// Ended sessions that are remembered: about 64 bytes each, once the sweep's wheel has let go of them (a minute). The oldest
+/// goes first; its token then ends at the backend.
 const ENDED_MAX: usize = 262_144;
 
 /// The sessions.

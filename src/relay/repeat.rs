@@ -21,6 +21,7 @@ use crate::relay::gate::{self, Admitted};
 use crate::relay::kept::{Kept, Orphan};
 use crate::relay::mailbox::{Asked, Reply};
 use crate::relay::passing::Passing;
+use crate::relay::refuse::{self, Refusing};
 use crate::relay::said::Said;
 use crate::relay::session::Session;
 use crate::relay::ticket::{Outcome, Ticket};
@@ -109,7 +110,7 @@ async fn repeated<W: World>(
                 let why = NotExecuted::Overloaded;
                 return Answer::Refused(Refused::NotExecuted { ids, why });
             }
-            Found::Running(waits) => return wait(session, waits, &call, ids).await,
+            Found::Running(waits) => return wait((relay, session), waits, &call, ids).await,
             Found::Unheld(reason) => return unheld(session, ids, reason),
             Found::Streaming(_) | Found::Answered(_) => {}
         }
@@ -138,7 +139,7 @@ async fn repeated<W: World>(
 
 /// Waits for the answer of the same POST, which runs.
 async fn wait<W: World>(
-    session: &Session<W>,
+    (relay, session): (&Arc<Relay<W>>, &Arc<Session<W>>),
     mut waits: watch::Receiver<Option<Outcome>>,
     call: &Call,
     ids: Vec<RequestId>,
@@ -154,8 +155,13 @@ async fn wait<W: World>(
         Some(Outcome::Stream(epoch)) => attach(session, epoch, call).await,
         Some(Outcome::Unheld(reason)) => return unheld(session, ids, reason),
         Some(Outcome::NotRun) => {
-            let (ids, why) = (ids.clone(), NotExecuted::Unavailable);
-            Some(Answer::Refused(Refused::NotExecuted { ids, why }))
+            let refusing = Refusing {
+                ids: &ids,
+                body: &call.body,
+                fields: &call.headers,
+                agent: headers::agent_of(&call.headers),
+            };
+            Some(refuse::say(relay, session, &refusing))
         }
         None => None,
     };

@@ -15,14 +15,15 @@ use crate::pure::log::{Bounds, Millis};
 use crate::pure::revision::Revision;
 use crate::pure::rpc::RequestId;
 use crate::pure::session::{
-    Ended, Expiry, Full, Known, Left, Lifetimes, Moment, Opening, Origin, Phase, Presented, Record, Shown,
-    Sticky, Written,
+    Ended, Expiry, Full, Generation, Known, Left, Lifetimes, Moment, Opening, Origin, Phase, Presented,
+    Record, Shown, Sticky, Written,
 };
 use crate::pure::session_token::Sealed;
 use crate::pure::stream::attach::Patience;
 use crate::pure::stream::reset::{self, Listener};
-use crate::pure::stream::{Agent, Early, Greeting};
+use crate::pure::stream::{Agent, Early, Greeting, Witness};
 use crate::relay::Relay;
+use crate::relay::asks::AnsweredHere;
 use crate::relay::gate::{Proofs, Recorded};
 use crate::relay::home::{Homes, Signs};
 use crate::relay::mailbox::{Command, EndCause, Mailbox};
@@ -31,6 +32,7 @@ use crate::relay::said::Note;
 use crate::relay::standing::Standing;
 use crate::relay::sweep_task::{Due, Sleeper};
 use crate::relay::turn::Told;
+use crate::relay::withdrawals::Withdrawals;
 use crate::relay::world::World;
 use crate::routing::Seat;
 use crate::store::StreamKey;
@@ -55,6 +57,12 @@ pub(crate) struct Session<W: World> {
     /// Credentials that the backend is being asked about.
     pub(crate) proofs: Proofs,
     early: Mutex<Vec<Box<[u8]>>>,
+    /// What of the backend's requests the proxy answered.
+    pub(crate) answered_here: AnsweredHere,
+    /// What the backend said on a standalone stream that was let go, in this life of the session.
+    pub(crate) witnessed: Mutex<Option<(Generation, Box<Witness>)>>,
+    /// What its client withdraws.
+    pub(crate) withdrawals: Withdrawals,
 }
 
 /// What a session is made of.
@@ -102,6 +110,9 @@ impl<W: World> Session<W> {
             record: Mutex::new(Record::new(origin, facts.flags, facts.issued, now)),
             proofs: Proofs::default(),
             early: Mutex::new(early),
+            answered_here: AnsweredHere::default(),
+            witnessed: Mutex::default(),
+            withdrawals: Withdrawals::default(),
         });
         if let Some(presented) = opener {
             let unix = relay.world.unix_seconds();
@@ -287,8 +298,9 @@ impl<W: World> Session<W> {
         record.beside.repeats.left(tombstone.epoch, left, now);
     }
 
-    /// Tells the stream that answers this request that its client cancelled it.
+    /// Tells the call, or the stream that answers this request, that its client cancelled it.
     pub(crate) fn cancelled(&self, id: &RequestId) {
+        self.withdrawals.withdraw(id);
         let name = StreamName::Post(Rid::from_request_id(id));
         let answering = self
             .record()

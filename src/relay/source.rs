@@ -52,8 +52,8 @@ pub(crate) enum Source<W: World> {
         /// How long, in milliseconds.
         retry_ms: u64,
     },
-    /// A POST's exchange goes on whose answer was slow to begin.
-    Answering(Answering<W>),
+    /// A POST's exchange goes on whose answer was slow to begin, until this time: none is set while its session stands.
+    Answering(Answering<W>, Millis),
     /// There is none and none will come.
     Over,
 }

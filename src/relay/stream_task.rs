@@ -17,11 +17,12 @@ use crate::pure::event_id::{Conn, IdPrefix, StreamName};
 use crate::pure::limits::EVENT_ID_BYTES_MAX;
 use crate::pure::log::Millis;
 use crate::pure::session::Generation;
-use crate::pure::stream::{Agent, Life, SourceEnd};
+use crate::pure::stream::{Agent, Life, SourceEnd, Testimony};
 use crate::relay::Relay;
 use crate::relay::again::Acknowledged;
 use crate::relay::ask::{Awaited, Early};
 use crate::relay::backend_side::{BackendSide, prior};
+use crate::relay::chronicle::Counted;
 use crate::relay::intake::{Counts, Intake, Poured, Spill};
 use crate::relay::mailbox::{Command, Mailbox};
 use crate::relay::outcome::{FirstHead, Settled};
@@ -81,6 +82,8 @@ pub(crate) struct StreamTask<W: World> {
     /// Its session is over: it leaves with its client.
     pub(crate) ending: Option<EpochEnd>,
     pub(crate) settled: Settled,
+    /// As what it is counted.
+    pub(crate) counted: Counted,
     /// Whether its client is known to have all of it.
     pub(crate) receipt: Acknowledged,
 }
@@ -125,6 +128,7 @@ impl<W: World> Future for StreamTask<W> {
         if task.life.is_over() && task.reader.is_none() && task.awaited.is_none() {
             task.settle();
         }
+        task.recount();
         task.ask_for_reminder(now);
         Poll::Pending
     }
@@ -203,12 +207,14 @@ impl<W: World> StreamTask<W> {
                     spill: &mut self.spill,
                     counts: &mut self.counts,
                     trail: &mut self.backend.trail,
+                    witness: self.backend.witness.as_deref_mut(),
                     isolation: self.session.isolation.as_ref(),
                     prior: prior(&mut self.backend.reattaching, &mut self.backend.had),
                     agent: self.agent,
                     generation: self.generation,
                     client: presence,
                     pings: &mut self.backend.pings,
+                    answered_here: &self.session.answered_here,
                     now,
                 };
                 let Poll::Ready(read) = body.poll_events(cx, &mut |block| intake.take(block)) else {
@@ -232,7 +238,7 @@ impl<W: World> StreamTask<W> {
                     Progress::Made
                 }
             },
-            Source::Answering(answering) => match answering.as_mut().poll(cx) {
+            Source::Answering(answering, _) => match answering.as_mut().poll(cx) {
                 Poll::Pending => Progress::None,
                 Poll::Ready(late) => {
                     self.answered_late(late, now);
@@ -245,6 +251,11 @@ impl<W: World> StreamTask<W> {
 
     /// The backend's body was read: what followed from its events is looked at, then its end, if it came.
     fn was_read(&mut self, read: Result<Read, EventError>, now: Millis) {
+        match self.backend.testimony() {
+            Testimony::Agrees => {}
+            Testimony::Contradicts => return self.contradicted(now),
+        }
+        self.answer_displaced(now);
         if self.backend.pursuit.is_some() {
             self.heard(now);
             if !matches!(self.source, Source::Reading(_)) {
@@ -274,7 +285,7 @@ impl<W: World> StreamTask<W> {
             Source::Reading(body) => Source::Draining(body, Millis(now.0 + DRAINING_MS_MAX)),
             Source::Draining(body, until) => Source::Draining(body, until),
             Source::Opening(_)
-            | Source::Answering(_)
+            | Source::Answering(..)
             | Source::Waiting { .. }
             | Source::Polled { .. }
             | Source::Over => Source::Over,

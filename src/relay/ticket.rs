@@ -40,7 +40,7 @@ pub(crate) enum Outcome {
     Stream(Epoch),
     /// It ran, and its answer can't be had, for this reason.
     Unheld(Reason),
-    /// It was not run: whoever sent it first is told why.
+    /// It was not run: whoever sent it is told why, each in the same words.
     NotRun,
 }
 

@@ -100,7 +100,10 @@ pub(crate) async fn send<W: World>(
     info!(session = %session.label(), "a slow answer became a stream");
     let max = session.pool.config.stream.event_bytes_max;
     Began::Slow(
-        Source::Answering(Box::pin(async move { late(exchange.await.1, max, words).await })),
+        Source::Answering(
+            Box::pin(async move { late(exchange.await.1, max, words).await }),
+            Millis(u64::MAX),
+        ),
         generation,
     )
 }
@@ -164,8 +167,8 @@ impl<W: World> StreamTask<W> {
                 self.answer_each(now, |id| words.to(id));
             }
             Late::Lost => self.fail_open(Reason::BackendLost, now),
-            // The session's end is on its way to this stream, and says so.
-            Late::SessionGone => {}
+            // It was not run, and never will be.
+            Late::SessionGone => self.answer_each(now, |id| Words::Error.to(id)),
         }
     }
 
@@ -179,12 +182,14 @@ impl<W: World> StreamTask<W> {
             spill: &mut self.spill,
             counts: &mut self.counts,
             trail: &mut self.backend.trail,
+            witness: self.backend.witness.as_deref_mut(),
             isolation: self.session.isolation.as_ref(),
             prior: Prior::Nothing,
             agent: self.agent,
             generation: self.generation,
             client,
             pings: &mut self.backend.pings,
+            answered_here: &self.session.answered_here,
             now,
         };
         intake.take(Block::of_data(body));

@@ -76,19 +76,21 @@ impl<W: World> StreamTask<W> {
 
     /// Remembers the newest events that have an id of the backend's, each by its data.
     fn remember_had(&mut self) {
+        let newest = self.said_last();
+        if !newest.is_empty() || self.backend.had.is_some() {
+            self.backend.had.get_or_insert_default().ended(newest.into_iter());
+        }
+    }
+
+    /// The newest events that have an id of the backend's, oldest first: the id, and what it said.
+    pub(crate) fn said_last(&self) -> Vec<(Box<[u8]>, Digest)> {
         let events = self.backend.trail.events(self.log.span().last);
         let Some(first) = events.first() else {
-            if let Some(had) = &mut self.backend.had {
-                had.ended(std::iter::empty());
-            }
-            return;
+            return Vec::new();
         };
         let said = self.said_since(first.at);
-        let had = events
-            .into_iter()
-            .filter_map(|known| Some((said(&known)?, known)));
-        let had = had.map(|(said, known)| (known.id, said));
-        self.backend.had.get_or_insert_default().ended(had);
+        let each = |known: Known| Some((known.id.clone(), said(&known)?));
+        events.into_iter().filter_map(each).collect()
     }
 
     /// What the log's events from here on say, or said before something else was put in their place.

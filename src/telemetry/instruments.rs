@@ -228,10 +228,11 @@ const COUNTERS: [(&str, &str); 20] = [
 ];
 
 /// Gauges with the label `upstream`: name and help.
-const GAUGES: [(&str, &str); 5] = [
+const GAUGES: [(&str, &str); 6] = [
     ("sessions_live", "Sessions that have not ended"),
-    ("streams_live", "Streams that have not ended"),
+    ("streams_live", "Streams of which something is still to come"),
     ("streams_detached", "Live streams without a client"),
+    ("streams_held", "Complete answers that are kept for a resume"),
     ("replica_healthy", "1 where a replica takes new sessions"),
     ("replica_sessions", "Sessions that live on a replica"),
 ];
@@ -325,6 +326,7 @@ impl Families {
                 .map(|kind| level("streams_live", &[(KIND, kind.as_str())]))
                 .collect(),
             streams_detached: level("streams_detached", &[]),
+            streams_held: level("streams_held", &[]),
             events_appended: self.count("events_appended", with(&[])),
             events_sent: self.count("events_sent", with(&[])),
             events_replayed: self.count("events_replayed", with(&[])),

@@ -38,10 +38,12 @@ pub struct UpstreamInstruments {
     pub notices_dropped: Count,
     /// `streams_opened_total{kind}`.
     pub streams_opened: Tally<StreamKind>,
-    /// `streams_live{kind}`: streams that have not ended, in the order of [`StreamKind::ALL`].
+    /// `streams_live{kind}`: streams of which something is still to come, in the order of [`StreamKind::ALL`].
     pub(super) streams_live: Box<[Level]>,
-    /// `streams_detached`: live streams without a client.
+    /// `streams_detached`: those of them without a client.
     pub streams_detached: Level,
+    /// `streams_held`: answers that are complete, kept for a resume.
+    pub streams_held: Level,
     /// `events_appended_total`: events of backends put into a log.
     pub events_appended: Count,
     /// `events_sent_total`: events written to clients, replayed ones included.

@@ -121,6 +121,8 @@ pub enum Dropped {
     AnsweredHere,
     /// The backend said it before, on an earlier connection.
     Repeated,
+    /// The backend contradicted what it said before.
+    Contradicts,
 }
 
 impl Word for Dropped {
@@ -131,6 +133,7 @@ impl Word for Dropped {
         Self::UnknownType,
         Self::AnsweredHere,
         Self::Repeated,
+        Self::Contradicts,
     ];
 
     fn as_str(self) -> &'static str {
@@ -141,6 +144,7 @@ impl Word for Dropped {
             Self::UnknownType => "unknown_type",
             Self::AnsweredHere => "answered_here",
             Self::Repeated => "repeated",
+            Self::Contradicts => "contradicts",
         }
     }
 }
@@ -328,7 +332,7 @@ mod tests {
         check::<SessionEnd>(4);
         check::<StreamKind>(2);
         check::<Verdict>(3);
-        check::<Dropped>(6);
+        check::<Dropped>(7);
         check::<Repeated>(3);
         check::<Proved>(4);
         check::<EvictedBy>(2);

@@ -5,6 +5,7 @@
 use crate::backend::Backend;
 use crate::proxy::Proxy;
 use crate::session::{Session, epoch_of, json, message, note, position, primed, result, resync, verdict};
+use crate::status::{OPERATOR, metric};
 
 const ELICIT: &str =
     r#"{"jsonrpc":"2.0","id":"s1","method":"elicitation/create","params":{"message":"sure?"}}"#;
@@ -254,4 +255,149 @@ fn a_reset_asks_again_or_withdraws() {
     primed(&mut client);
     assert_eq!(json(&client.event())["method"], "notifications/cancelled");
     message(&mut client, &note(2));
+}
+
+fn elicitation(n: usize) -> String {
+    ELICIT.replace(r#""s1""#, &n.to_string())
+}
+
+/// The backend gets an error for this request of its own, for this reason.
+fn is_told(backend: &Backend, id: &str, reason: &str) {
+    let told = backend.next_of("POST");
+    let error: serde_json::Value = serde_json::from_str(&told.body).expect("JSON");
+    assert_eq!(error["id"].to_string(), id);
+    assert_eq!(
+        (&error["error"]["code"], &error["error"]["data"]["reason"]),
+        (&(-32603).into(), &reason.into())
+    );
+    told.answer(202, &[], "");
+}
+
+/// The client answers, and nobody hears of it: its backend was answered before.
+fn answers_nobody(session: &Session, backend: &Backend, proxy: &Proxy, id: &str) {
+    let whole = session.post(&answer(id)).whole();
+    assert_eq!((whole.head.status(), &*whole.body), (202, ""));
+    session.logged(proxy, "answers came after the proxy's own and were dropped");
+    assert!(backend.is_silent());
+}
+
+/// More than the proxy keeps: the backend is told at once of each that makes room, the client does not see it, and what it
+/// answers all the same goes nowhere.
+#[test]
+fn more_requests_than_are_kept() {
+    const KEPT: usize = 64;
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &[]);
+    let session = Session::open(&proxy, &backend);
+    for listens in [false, true] {
+        let (mut client, mut exchange) = if listens {
+            session.listening(&backend)
+        } else {
+            session.streaming_call(&backend, "1")
+        };
+        exchange.event(&note(1));
+        let before = message(&mut client, &note(1)).id().to_owned();
+        client.cut();
+        session.client_left(&proxy);
+        let all: String = (1..=KEPT + 70)
+            .map(|n| format!("data: {}\n\n", elicitation(n)))
+            .collect();
+        exchange.chunk(&all);
+        for n in 1..=70 {
+            is_told(&backend, &n.to_string(), "overloaded");
+        }
+        let mut client = session.resume(&before);
+        assert!(verdict(&client.head()).starts_with("resumed "));
+        primed(&mut client);
+        for n in 1..=70 {
+            let withdrawn = json(&client.event());
+            assert_eq!(
+                (&withdrawn["method"], &withdrawn["params"]["requestId"]),
+                (&"notifications/cancelled".into(), &n.into())
+            );
+        }
+        for n in 71..=KEPT + 70 {
+            message(&mut client, &elicitation(n));
+        }
+        answers_nobody(&session, &backend, &proxy, "1");
+        answers_nobody(&session, &backend, &proxy, "70");
+        answers(&session, &backend, "71");
+        client.cut();
+        session.client_left(&proxy);
+        backend.park(exchange);
+    }
+}
+
+/// One that its client has seen already is withdrawn aloud.
+#[test]
+fn more_requests_than_are_kept_before_the_clients_eyes() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &[]);
+    let session = Session::open(&proxy, &backend);
+    let (mut client, mut exchange) = session.streaming_call(&backend, "1");
+    for n in 1..=64 {
+        exchange.event(&elicitation(n));
+        message(&mut client, &elicitation(n));
+    }
+    exchange.event(&elicitation(65));
+    message(&mut client, &elicitation(65));
+    let withdrawn = json(&client.event());
+    assert_eq!(
+        (&withdrawn["method"], &withdrawn["params"]["requestId"]),
+        (&"notifications/cancelled".into(), &1.into())
+    );
+    is_told(&backend, "1", "overloaded");
+    answers_nobody(&session, &backend, &proxy, "1");
+    exchange.event(&result("1"));
+    message(&mut client, &result("1"));
+    client.ended();
+}
+
+/// An answer that comes after the proxy's own goes nowhere, alone or among others; a new request of that id is the client's.
+#[test]
+fn a_late_answer_goes_nowhere() {
+    let backend = Backend::start();
+    let settings = [OPERATOR, "upstream.stream.detached_max=200ms"];
+    let proxy = Proxy::start(&[&backend.url()], &settings);
+    let operator = proxy.operator();
+    let session = Session::open(&proxy, &backend);
+    for listens in [false, true] {
+        let (mut client, mut exchange) = if listens {
+            session.listening(&backend)
+        } else {
+            session.streaming_call(&backend, "1")
+        };
+        exchange.event(ELICIT);
+        message(&mut client, ELICIT);
+        client.cut();
+        // Both are on their way at once.
+        for _ in 0..if listens { 1 } else { 2 } {
+            let told = backend.next_of("POST");
+            assert!(
+                told.body.contains("client_away"),
+                "an error or a cancel: {}",
+                told.body
+            );
+            told.answer(202, &[], "");
+        }
+        exchange.wait_closed();
+        session.logged(&proxy, "stream was let go");
+        answers_nobody(&session, &backend, &proxy, r#""s1""#);
+        // Among others it is left out.
+        let batch = format!("[{}, {}]", answer(r#""s1""#), answer("8"));
+        let mut client = session.post(&batch);
+        let forwarded = backend.next_of("POST");
+        assert_eq!(forwarded.body, format!("[{}]", answer("8")));
+        forwarded.answer(202, &[], "");
+        assert_eq!(client.whole().head.status(), 202);
+        let (mut client, mut exchange) = session.streaming_call(&backend, "2");
+        exchange.event(ELICIT);
+        message(&mut client, ELICIT);
+        answers(&session, &backend, r#""s1""#);
+        exchange.event(&result("2"));
+        message(&mut client, &result("2"));
+        client.ended();
+    }
+    let counted = metric(operator, "throughline_notices_dropped_total{upstream=\"mcp\"}");
+    assert_eq!(counted.as_deref(), Some("4"), "each is counted");
 }

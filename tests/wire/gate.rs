@@ -2,10 +2,14 @@
 //! Law: whoever was not accepted by the backend learns nothing, ends nothing, and disturbs nobody who was.
 //! Next: `../interop.rs`, where real clients and servers speak.
 
+use std::time::Instant;
+
 use crate::backend::{Backend, Exchange, is_proof};
 use crate::client::Client;
 use crate::proxy::Proxy;
-use crate::session::{Fields, PRIMING, Session, call, message, note, primed, result, says_gone, verdict};
+use crate::session::{
+    Fields, PRIMING, Session, another_call, call, message, note, primed, result, says_gone, verdict,
+};
 
 const OWN: Fields<'static> = &[("authorization", "Bearer own")];
 const OTHER: Fields<'static> = &[("authorization", "Bearer other")];
@@ -432,4 +436,68 @@ fn a_repeat_by_a_credential_that_was_revoked() {
         }
     }
     assert!(backend.is_silent());
+}
+
+/// Whoever makes credentials up makes the proxy ask no faster than it likes; who was accepted before is asked about at once.
+#[test]
+fn a_flood_of_made_up_credentials() {
+    const AT_ONCE: usize = 8;
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &[]);
+    let session = opened(&proxy, &backend, OWN);
+    let (client, _exchange, cursor) = streaming(&session, &backend, OWN);
+    client.cut();
+    session.client_left(&proxy);
+    let denies = || {
+        let ping = backend.next_of("POST");
+        assert!(is_proof(&ping), "{}", ping.body);
+        ping.answer(401, &[("www-authenticate", "Bearer")], "");
+    };
+    let since = Instant::now();
+    for n in 0..AT_ONCE {
+        let mut client = resume(
+            &session,
+            &[("authorization", &format!("Bearer junk-{n}"))],
+            &cursor,
+        );
+        denies();
+        assert_eq!(client.head().status(), 401);
+    }
+    // From now on they come one by one; those who wait are held, and learn nothing.
+    let flood: Vec<_> = (0..3 * AT_ONCE)
+        .map(|n| {
+            resume(
+                &session,
+                &[("authorization", &format!("Bearer more-{n}"))],
+                &cursor,
+            )
+        })
+        .collect();
+    for _ in 0..3 * AT_ONCE {
+        proxy.logged("a client is held until its backend has judged its credential");
+    }
+    let mut asked = 0_u64;
+    while let Some(ping) = backend.try_next() {
+        assert!(is_proof(&ping), "{}", ping.body);
+        ping.answer(401, &[("www-authenticate", "Bearer")], "");
+        asked += 1;
+    }
+    let seconds = since.elapsed().as_secs();
+    assert!(asked <= seconds, "{asked} of {} in {seconds} s", flood.len());
+    // Its owner is disturbed by nothing of it.
+    let mut client = resume(&session, OWN, &cursor);
+    assert_eq!(verdict(&client.head()), "resumed 1 1");
+    // Another credential of its owner's, which its backend sees on a call, is known at once.
+    let mut call = session.send("POST", OTHER, &another_call("9"));
+    let at_backend = loop {
+        let exchange = backend.next_of("POST");
+        if !is_proof(&exchange) {
+            break exchange;
+        }
+        exchange.answer(401, &[("www-authenticate", "Bearer")], "");
+    };
+    at_backend.json(&result("9"));
+    assert_eq!(call.whole().body, result("9"));
+    let mut client = resume(&session, OTHER, &cursor);
+    assert_eq!(verdict(&client.head()), "resumed 1 1");
 }

@@ -79,7 +79,8 @@ pub(crate) fn refused(client: &mut Client, id: &str) {
     client.ended();
 }
 
-fn told(data: &str, id: &str) {
+/// The model is told that this call was not run.
+pub(crate) fn told(data: &str, id: &str) {
     assert!(data.contains(&format!(r#""id":{id},"#)), "{data}");
     let data: Value = serde_json::from_str(data).expect("JSON");
     assert_eq!(data["result"]["isError"], true);

@@ -4,6 +4,7 @@
 
 use crate::backend::{Backend, Exchange};
 use crate::client::Client;
+use crate::loss::{begun_anew, gone, refused};
 use crate::proxy::Proxy;
 use crate::session::{Session, another_call, call, failed, message, note, primed, result, verdict};
 
@@ -103,6 +104,7 @@ fn after_a_client_left_before_its_answer() {
         let first = session.post(&body_sent);
         let exchange = backend.next();
         first.cut();
+        proxy.logged("a client left before its answer began; the request goes on");
         let mut second = session.post(&body_sent);
         session.logged(
             &proxy,
@@ -424,5 +426,23 @@ fn of_a_call_that_was_cancelled() {
     primed(&mut second);
     assert_eq!(failed(second.event().data(), "1").0, "cancelled");
     second.ended();
+    assert!(backend.is_silent());
+}
+
+/// A call that is refused since its session was lost: whoever sent it is told so, in the same words, and it is run for
+/// none. Sent once more, it is a new call.
+#[test]
+fn of_a_call_that_is_refused() {
+    let (backend, proxy) = pair();
+    let session = Session::open(&proxy, &backend);
+    let (mut first, exchange, mut second) = twice(&session, &backend, &proxy);
+    gone(exchange);
+    begun_anew(&backend, "second");
+    refused(&mut first, "1");
+    refused(&mut second, "1");
+    assert!(backend.is_silent(), "it was run for nobody");
+    let mut third = session.post(&call("1"));
+    backend.next_of("POST").json(&result("1"));
+    assert_eq!(third.whole().body, result("1"));
     assert!(backend.is_silent());
 }

@@ -466,3 +466,56 @@ fn a_stale_connection_carries_no_post() {
     ports.dedup();
     assert_eq!(ports.len(), 3, "each came on a connection of its own");
 }
+
+/// A call whose answer has not begun is cancelled: it ends at once, as JSON; others go on, and its id may be used again.
+#[test]
+fn a_call_without_a_head_is_cancelled() {
+    let backend = Backend::start();
+    for settings in [&[][..], &["upstream.stream.json_upgrade_after=30s"]] {
+        let proxy = Proxy::start(&[&backend.url()], settings);
+        let session = Session::open(&proxy, &backend);
+        let mut client = session.post(&call("1"));
+        let mut running = backend.next_of("POST");
+        let mut other = session.post(&call("2"));
+        let others = backend.next_of("POST");
+        let mut cancel = session.post(CANCEL);
+        let told = backend.next_of("POST");
+        assert_eq!(told.body, CANCEL, "the backend hears of it too");
+        told.answer(202, &[], "");
+        assert_eq!(cancel.whole().head.status(), 202);
+        let whole = client.whole();
+        assert_eq!(whole.head.status(), 200);
+        assert_eq!(whole.head.get("content-type"), Some("application/json"));
+        let cancelled = ("cancelled".into(), "unknown".into());
+        assert_eq!(failed(&whole.body, "1"), cancelled);
+        running.wait_closed();
+        // The same POST is the one that was cancelled; another one of that id is not.
+        assert_eq!(failed(&session.post(&call("1")).whole().body, "1"), cancelled);
+        let mut again = session.post(&another_call("1"));
+        backend.next_of("POST").json(&result("1"));
+        assert_eq!(again.whole().body, result("1"));
+        others.json(&result("2"));
+        assert_eq!(other.whole().body, result("2"));
+        assert!(backend.is_silent());
+    }
+}
+
+/// No redirect is followed, whatever it leads to: it is the client's to read.
+#[test]
+fn a_redirect_is_not_followed() {
+    let (backend, elsewhere) = (Backend::start(), Backend::start());
+    let proxy = Proxy::start(&[&backend.url()], &[]);
+    let session = Session::open(&proxy, &backend);
+    for status in [302, 307] {
+        let mut client = session.post(&call("1"));
+        let target = elsewhere.url();
+        backend
+            .next_of("POST")
+            .answer(status, &[("location", &target)], "there");
+        let whole = client.whole();
+        assert_eq!((whole.head.status(), &*whole.body), (status, "there"));
+        assert_eq!(whole.head.get("location"), Some(&*target));
+    }
+    session.is_alive(&backend);
+    assert!(elsewhere.is_silent() && backend.is_silent());
+}

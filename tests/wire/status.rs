@@ -3,13 +3,15 @@
 //! Next: `draining.rs`, `ejected.rs`, `reload.rs`.
 
 use std::net::SocketAddr;
+use std::time::Instant;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::backend::Backend;
 use crate::client::{Client, Whole};
+use crate::peer::DEADLINE;
 use crate::proxy::Proxy;
-use crate::session::{Session, message, note};
+use crate::session::{Session, message, note, result};
 
 /// Where the operator looks, in tests.
 pub(crate) const OPERATOR: &str = "admin.listen=127.0.0.1:0";
@@ -169,6 +171,60 @@ fn the_status_says_how_everything_stands_and_no_secret() {
             "{secret}"
         );
     }
+}
+
+/// Until it says this; a stream counts itself as its client leaves.
+fn says(operator: SocketAddr, streams: &Value) {
+    let since = Instant::now();
+    loop {
+        let now = status(operator)["upstreams"][0]["streams"].clone();
+        if now == *streams {
+            return;
+        }
+        assert!(since.elapsed() < DEADLINE, "{now} is no {streams}");
+    }
+}
+
+/// What listens, what is still to be answered, what is only kept, and what runs without a client.
+#[test]
+fn streams_are_counted_as_what_they_are() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &[OPERATOR]);
+    let operator = proxy.operator();
+    let session = Session::open(&proxy, &backend);
+    let counts = |get: u8, post: u8, held: u8, detached: u8| {
+        let streams = json!({"get": get, "post": post, "held": held, "detached": detached});
+        says(operator, &streams);
+    };
+    counts(0, 0, 0, 0);
+    let (listener, _standing) = session.listening(&backend);
+    counts(1, 0, 0, 0);
+    let (mut taken, mut first) = session.streaming_call(&backend, "1");
+    let (left, mut second) = session.streaming_call(&backend, "2");
+    counts(1, 2, 0, 0);
+    // Complete and taken: kept for a client whose connection broke at the very end.
+    first.event(&result("1"));
+    message(&mut taken, &result("1"));
+    taken.ended();
+    counts(1, 1, 1, 0);
+    left.cut();
+    counts(1, 1, 1, 1);
+    // Complete, and nobody took it.
+    second.event(&result("2"));
+    counts(1, 0, 2, 0);
+    let held = metric(operator, "throughline_streams_held{upstream=\"mcp\"}");
+    assert_eq!(held.as_deref(), Some("2"));
+    let text = ask(operator, "GET", "/status").body;
+    assert!(
+        text.contains("1 listening, 0 answering, 2 held, 0 detached"),
+        "{text}"
+    );
+    listener.cut();
+    counts(1, 0, 2, 1);
+    let mut client = session.delete();
+    backend.next_of("DELETE").answer(200, &[], "");
+    assert_eq!(client.whole().head.status(), 200);
+    counts(0, 0, 0, 0);
 }
 
 /// No web page can give an order: it is a POST, and its `Host` and `Origin` are judged.

@@ -3,7 +3,7 @@
 //! Next: `tokens.rs`.
 
 use crate::backend::{Backend, Exchange};
-use crate::loss::{TERMINATE, begun_anew, gone, refused};
+use crate::loss::{ANNOUNCE, REINITIALIZE, TERMINATE, begun_anew, gone, refused, told};
 use crate::proxy::Proxy;
 use crate::session::{
     OLDER, PRIMING, Session, another_call, call, epoch_of, failed, message, note, primed, result, says_gone,
@@ -278,16 +278,13 @@ fn a_slow_answer_to_another_id_ends_its_stream() {
 fn a_slow_answer_that_fails_is_said_in_its_stream() {
     let backend = Backend::start();
     let slowly = "upstream.stream.json_upgrade_after=20ms";
-    let announces = Proxy::start(&[&backend.url()], &[slowly]);
-    let terminates = Proxy::start(&[&backend.url()], &[slowly, TERMINATE]);
-    for (how, proxy, reason) in [
-        ("503", &announces, "backend_status"),
-        ("lost", &announces, "backend_lost"),
-        ("nothing", &announces, "backend_lost"),
-        ("goes on", &announces, "backend_lost"),
-        ("gone", &terminates, "backend_lost"),
+    let proxy = Proxy::start(&[&backend.url()], &[slowly]);
+    for (how, reason) in [
+        ("503", "backend_status"),
+        ("lost", "backend_lost"),
+        ("nothing", "backend_lost"),
     ] {
-        let session = Session::open(proxy, &backend);
+        let session = Session::open(&proxy, &backend);
         let mut client = session.post(&call("1"));
         let exchange = backend.next_of("POST");
         verdict(&client.head());
@@ -295,28 +292,67 @@ fn a_slow_answer_that_fails_is_said_in_its_stream() {
         match how {
             "503" => exchange.answer(503, &[], "busy"),
             "lost" => exchange.cut(),
-            "nothing" => exchange.answer(202, &[], ""),
-            _ => gone(exchange),
+            _ => exchange.answer(202, &[], ""),
         }
         let error = client.event();
         assert_eq!(failed(error.data(), "1").0, reason, "{how}");
         assert!(error.id().ends_with('~'));
         client.ended();
-        match how {
-            "goes on" => {
-                begun_anew(&backend, "second");
-                session.logged(proxy, "lost session goes on");
-                // An error is not the word that the model is owed: its next call is refused, in words.
-                refused(&mut session.post(&call("2")), "2");
-            }
-            "gone" => {
-                says_gone(&session.post(&call("2")).whole());
-                session.is_gone();
-            }
-            _ => {}
-        }
     }
     assert!(backend.is_silent());
+}
+
+/// Behind the upgrade too a call that met the end of its session was not run, and is told so, in the words that it would
+/// have had without: whichever of several calls finds it first.
+#[test]
+fn a_slow_answer_whose_session_was_lost_was_not_run() {
+    let backend = Backend::start();
+    for rule in [ANNOUNCE, REINITIALIZE, TERMINATE] {
+        let slowly = "upstream.stream.json_upgrade_after=20ms";
+        let proxy = Proxy::start(&[&backend.url()], &[slowly, rule]);
+        let session = Session::open(&proxy, &backend);
+        let mut calls: Vec<_> = ["1", "2", "3"]
+            .map(|id| {
+                let mut client = session.post(&call(id));
+                let exchange = backend.next_of("POST");
+                verdict(&client.head());
+                primed(&mut client);
+                (id, client, Some(exchange))
+            })
+            .into();
+        gone(calls[0].2.take().expect("it waits"));
+        if rule == TERMINATE {
+            proxy.logged("lost session does not go on");
+        } else {
+            begun_anew(&backend, "second");
+            session.logged(&proxy, "lost session goes on");
+        }
+        for (id, mut client, exchange) in calls {
+            if let Some(exchange) = exchange {
+                gone(exchange);
+            }
+            let event = client.event();
+            match rule {
+                ANNOUNCE => told(event.data(), id),
+                _ => assert_eq!(
+                    failed(event.data(), id),
+                    ("backend_lost".into(), "not_executed".into())
+                ),
+            }
+            assert!(event.id().ends_with('~'));
+            client.ended();
+        }
+        match rule {
+            // Whether that was read can't be told: the next call is refused too.
+            ANNOUNCE => refused(&mut session.post(&call("4")), "4"),
+            REINITIALIZE => {}
+            _ => {
+                says_gone(&session.post(&call("4")).whole());
+                session.is_gone();
+            }
+        }
+        assert!(backend.is_silent());
+    }
 }
 
 /// Only where it is understood: never a session before 2025-11-25, and never by default.

@@ -282,6 +282,11 @@ impl Credentials {
         }
     }
 
+    /// Whether the backend accepted a credential before, however long ago, and did not refuse it since.
+    pub fn knows(&self, hash: CredentialHash) -> bool {
+        self.accepted.iter().any(|accepted| accepted.hash == hash)
+    }
+
     /// Whether a credential may be the opener's, or another one of the same principal.
     fn may_be(&self, shown: &Shown, rule: PrincipalRule) -> bool {
         let Shown::Other(presented) = shown else {

@@ -105,48 +105,7 @@ impl Generation {
         if self == Self::FIRST {
             return Restored::AsItCame;
         }
-        match rpc::read(body) {
-            // The backend's to judge.
-            Err(_) => Restored::AsItCame,
-            Ok(Body::One(message)) => match self.restore_one(body, &message) {
-                One::Same => Restored::AsItCame,
-                One::Changed(body) => Restored::Like { body, dropped: 0 },
-                One::Dead => Restored::Dropped { dropped: 1 },
-            },
-            Ok(Body::Batch(messages)) => {
-                let Some(elements) = rpc::elements(body) else {
-                    return Restored::AsItCame;
-                };
-                self.restore_batch(&elements, &messages)
-            }
-        }
-    }
-
-    fn restore_batch(self, elements: &[&[u8]], messages: &[Message<'_>]) -> Restored {
-        let (mut out, mut dropped, mut changed) = (Vec::new(), 0, Changed::Nothing);
-        for (element, message) in elements.iter().zip(messages) {
-            let separator = if out.is_empty() { b'[' } else { b',' };
-            match self.restore_one(element, message) {
-                One::Same => {
-                    out.push(separator);
-                    out.extend_from_slice(element);
-                }
-                One::Changed(body) => {
-                    changed = Changed::Something;
-                    out.push(separator);
-                    out.extend_from_slice(&body);
-                }
-                One::Dead => dropped += 1,
-            }
-        }
-        match (dropped, changed) {
-            (0, Changed::Nothing) => Restored::AsItCame,
-            _ if out.is_empty() => Restored::Dropped { dropped },
-            (_, Changed::Nothing | Changed::Something) => {
-                out.push(b']');
-                Restored::Like { body: out, dropped }
-            }
-        }
+        each(body, |raw, message| self.restore_one(raw, message))
     }
 
     fn restore_one(self, body: &[u8], message: &Message<'_>) -> One {
@@ -181,14 +140,65 @@ impl Generation {
     }
 }
 
+/// A client's message as the backend is to get it, by what becomes of each message in it: its raw text and its meaning.
+pub(super) fn each(body: &[u8], one: impl Fn(&[u8], &Message<'_>) -> One) -> Restored {
+    match rpc::read(body) {
+        // The backend's to judge.
+        Err(_) => Restored::AsItCame,
+        Ok(Body::One(message)) => match one(body, &message) {
+            One::Same => Restored::AsItCame,
+            One::Changed(body) => Restored::Like { body, dropped: 0 },
+            One::Dead => Restored::Dropped { dropped: 1 },
+        },
+        Ok(Body::Batch(messages)) => {
+            let Some(elements) = rpc::elements(body) else {
+                return Restored::AsItCame;
+            };
+            let each = elements.iter().zip(&messages);
+            batch(each.map(|(element, message)| (*element, one(element, message))))
+        }
+    }
+}
+
+fn batch<'a>(each: impl Iterator<Item = (&'a [u8], One)>) -> Restored {
+    let (mut out, mut dropped, mut changed) = (Vec::new(), 0, Changed::Nothing);
+    for (element, one) in each {
+        let separator = if out.is_empty() { b'[' } else { b',' };
+        match one {
+            One::Same => {
+                out.push(separator);
+                out.extend_from_slice(element);
+            }
+            One::Changed(body) => {
+                changed = Changed::Something;
+                out.push(separator);
+                out.extend_from_slice(&body);
+            }
+            One::Dead => dropped += 1,
+        }
+    }
+    match (dropped, changed) {
+        (0, Changed::Nothing) => Restored::AsItCame,
+        _ if out.is_empty() => Restored::Dropped { dropped },
+        (_, Changed::Nothing | Changed::Something) => {
+            out.push(b']');
+            Restored::Like { body: out, dropped }
+        }
+    }
+}
+
 /// Whether an event may withdraw a request: looked for before anything is read in full.
 fn may_withdraw(data: &[u8]) -> bool {
     memmem::find(data, b"notifications/cancelled").is_some()
 }
 
-enum One {
+/// What becomes of one message.
+pub(super) enum One {
+    /// It passes as it came.
     Same,
+    /// It passes like this.
     Changed(Vec<u8>),
+    /// Nobody waits for it.
     Dead,
 }
 

@@ -38,11 +38,13 @@ pub enum Dropped {
     AnsweredHere,
     /// The backend said it before, on an earlier connection.
     Repeated,
+    /// The backend contradicts what it said before: it is in another life.
+    Contradicts,
 }
 
 impl Dropped {
     /// Every one, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Empty,
         Self::UnknownType,
         Self::LateResponse,
@@ -50,6 +52,7 @@ impl Dropped {
         Self::AfterEnd,
         Self::AnsweredHere,
         Self::Repeated,
+        Self::Contradicts,
     ];
 
     /// The word for it in logs and metrics.
@@ -62,6 +65,7 @@ impl Dropped {
             Self::AfterEnd => "after_end",
             Self::AnsweredHere => "answered_here",
             Self::Repeated => "repeated",
+            Self::Contradicts => "contradicts",
         }
     }
 }
@@ -122,6 +126,17 @@ pub struct Life {
     pending: Vec<RequestId>,
     /// Where each of them stands in the log, if it stands there alone.
     places: Vec<Option<Seq>>,
+    /// Those that newer ones took the place of.
+    displaced: Vec<Displaced>,
+}
+
+/// A request of the backend's that is not waited for any more, since too many newer ones wait.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Displaced {
+    /// Its id.
+    pub id: RequestId,
+    /// Where it stands in the log; `None` if other messages stand in the same event.
+    pub at: Option<Seq>,
 }
 
 /// What an answer of the client's is to a stream.
@@ -157,6 +172,7 @@ impl Life {
             open,
             pending: Vec::new(),
             places: Vec::new(),
+            displaced: Vec::new(),
         }
     }
 
@@ -229,6 +245,11 @@ impl Life {
             }
             None => ClientAnswer::Unexpected,
         }
+    }
+
+    /// The requests that are not waited for any more, oldest first; once. Next: each is answered with an error.
+    pub fn take_displaced(&mut self) -> Vec<Displaced> {
+        std::mem::take(&mut self.displaced)
     }
 
     /// Nobody waits for the client's answers any more, but to these requests, which it is asked again: those that had
@@ -333,8 +354,10 @@ impl Life {
 
     fn wait_for(&mut self, id: &RequestId) {
         if self.pending.len() == SERVER_REQUESTS_MAX {
-            self.pending.remove(0);
-            self.places.remove(0);
+            self.displaced.push(Displaced {
+                id: self.pending.remove(0),
+                at: self.places.remove(0),
+            });
         }
         self.pending.push(id.clone());
         self.places.push(None);
