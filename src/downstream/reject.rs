@@ -201,7 +201,7 @@ pub(crate) fn refused(refused: Refused) -> Response<Bytes> {
             ),
             retry_after,
         ),
-        Refused::BadInitialize { what } => text(
+        Refused::BadInitialize { what } | Refused::BadEndpoint { what } => text(
             StatusCode::BAD_GATEWAY,
             &format!("No session can be made of the server's answer: {what}.\n"),
         ),

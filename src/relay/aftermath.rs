@@ -15,7 +15,7 @@ impl<W: World> StreamTask<W> {
         // Nothing that the old backend said, or was asked, tells anything of the next one.
         self.backend.forget(now);
         match self.name {
-            StreamName::Post(_) => {
+            StreamName::Post(_) | StreamName::HttpSse => {
                 if !self.life.is_over() {
                     self.fail_open(Reason::BackendLost, now);
                 }
@@ -33,7 +33,7 @@ impl<W: World> StreamTask<W> {
     /// The session stands again, at a backend that knows nothing of this stream.
     pub(crate) fn session_regained(&mut self) {
         match (&self.name, &self.source) {
-            (StreamName::Post(_), _) => {}
+            (StreamName::Post(_) | StreamName::HttpSse, _) => {}
             // It was begun since the loss, and goes where the session is by itself.
             (
                 StreamName::Get,

@@ -118,6 +118,7 @@ impl<W: World> StreamTask<W> {
             ending: None,
             settled: Settled::No,
             receipt: Acknowledged::Unknown,
+            under_way: 0,
         })
     }
 

@@ -73,7 +73,7 @@ impl<W: World> Relay<W> {
         session.pool.instruments.streams_detached.shift(1);
         session.pool.instruments.streams_live(kind).shift(1);
         match stream {
-            StreamName::Get => {}
+            StreamName::Get | StreamName::HttpSse => {}
             StreamName::Post(_) => self.running.began(),
         }
     }
@@ -87,6 +87,7 @@ impl<W: World> Relay<W> {
 fn kind_of(stream: &StreamName) -> words::StreamKind {
     match stream {
         StreamName::Get => words::StreamKind::Get,
+        StreamName::HttpSse => words::StreamKind::Sse,
         StreamName::Post(_) => words::StreamKind::Post,
     }
 }
@@ -98,6 +99,7 @@ impl From<Ended> for words::SessionEnd {
             Ended::Idle => Self::Idle,
             Ended::TooOld => Self::Expired,
             Ended::BackendLost => Self::BackendLost,
+            Ended::Detached => Self::Detached,
         }
     }
 }

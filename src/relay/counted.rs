@@ -69,6 +69,7 @@ fn outcome<P>(answer: &Answer<P>) -> RequestOutcome {
             Refused::NoReplica { .. } => RequestOutcome::NoReplica,
             Refused::TooManySessions { .. } => RequestOutcome::TooManySessions,
             Refused::BadInitialize { .. } => RequestOutcome::BadInitialize,
+            Refused::BadEndpoint { .. } => RequestOutcome::BadEndpoint,
             Refused::BackendUnreachable => RequestOutcome::BackendUnreachable,
             Refused::BackendTimeout => RequestOutcome::BackendTimeout,
         },

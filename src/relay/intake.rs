@@ -360,5 +360,6 @@ fn word(why: Dropped) -> words::Dropped {
         Dropped::AfterEnd => words::Dropped::AfterEnd,
         Dropped::AnsweredHere => words::Dropped::AnsweredHere,
         Dropped::Repeated => words::Dropped::Repeated,
+        Dropped::Own => words::Dropped::Own,
     }
 }

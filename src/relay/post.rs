@@ -16,12 +16,14 @@ use crate::pure::epoch::Reason;
 use crate::pure::event_id::{Rid, StreamName};
 use crate::pure::rpc::RequestId;
 use crate::pure::session::{Asks, Generation};
+use crate::pure::session_token::Transport;
 use crate::pure::stream::{Agent, Life};
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, NotExecuted, Refused};
 use crate::relay::birth::{Beginning, Place};
 use crate::relay::exchange::Sent;
 use crate::relay::headers;
+use crate::relay::http_sse;
 use crate::relay::isolated::{self, Unfit};
 use crate::relay::passing::{self, Passing};
 use crate::relay::pool::{BackendAnswer, Request, Unanswered};
@@ -56,7 +58,21 @@ pub(crate) async fn post<W: World>(
         Said::Requests { ids, note } => {
             let asks = note.asks();
             session.note(note);
-            execute(relay, session, (request, asks), Asking { ids, agent }, ticket).await
+            match session.transport {
+                Transport::Streamable => {
+                    execute(relay, session, (request, asks), Asking { ids, agent }, ticket).await
+                }
+                Transport::HttpSse => {
+                    Box::pin(http_sse::post::execute(
+                        relay,
+                        session,
+                        (request, asks),
+                        ids,
+                        ticket,
+                    ))
+                    .await
+                }
+            }
         }
         Said::Notices { cancelled, answered } => {
             session.client_answered(&answered);
@@ -92,7 +108,7 @@ async fn plain<W: World>(
     }
 }
 
-async fn pass_on<W: World>(incoming: BackendAnswer<W>) -> Answer<Passing<W>> {
+pub(crate) async fn pass_on<W: World>(incoming: BackendAnswer<W>) -> Answer<Passing<W>> {
     passing::pass(incoming)
         .await
         .unwrap_or(Answer::Refused(Refused::BackendUnreachable))

@@ -48,10 +48,18 @@ pub enum SessionEnd {
     Expired,
     /// The backend has lost it.
     BackendLost,
+    /// The client left the one stream that carried it (HTTP+SSE), for `detached_max`.
+    Detached,
 }
 
 impl Word for SessionEnd {
-    const ALL: &'static [Self] = &[Self::Deleted, Self::Idle, Self::Expired, Self::BackendLost];
+    const ALL: &'static [Self] = &[
+        Self::Deleted,
+        Self::Idle,
+        Self::Expired,
+        Self::BackendLost,
+        Self::Detached,
+    ];
 
     fn as_str(self) -> &'static str {
         match self {
@@ -59,6 +67,7 @@ impl Word for SessionEnd {
             Self::Idle => "idle",
             Self::Expired => "expired",
             Self::BackendLost => "backend_lost",
+            Self::Detached => "detached",
         }
     }
 }
@@ -70,15 +79,18 @@ pub enum StreamKind {
     Get,
     /// The answer to one POST.
     Post,
+    /// The one stream of a session over HTTP+SSE.
+    Sse,
 }
 
 impl Word for StreamKind {
-    const ALL: &'static [Self] = &[Self::Get, Self::Post];
+    const ALL: &'static [Self] = &[Self::Get, Self::Post, Self::Sse];
 
     fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
             Self::Post => "post",
+            Self::Sse => "sse",
         }
     }
 }
@@ -121,6 +133,8 @@ pub enum Dropped {
     AnsweredHere,
     /// The backend said it before, on an earlier connection.
     Repeated,
+    /// It answers a question of the proxy's own.
+    Own,
 }
 
 impl Word for Dropped {
@@ -131,6 +145,7 @@ impl Word for Dropped {
         Self::UnknownType,
         Self::AnsweredHere,
         Self::Repeated,
+        Self::Own,
     ];
 
     fn as_str(self) -> &'static str {
@@ -141,6 +156,7 @@ impl Word for Dropped {
             Self::UnknownType => "unknown_type",
             Self::AnsweredHere => "answered_here",
             Self::Repeated => "repeated",
+            Self::Own => "own",
         }
     }
 }
@@ -324,11 +340,11 @@ mod tests {
     #[test]
     fn every_word_is_in_its_list_once() {
         check::<RequestKind>(7);
-        check::<RequestOutcome>(14);
-        check::<SessionEnd>(4);
-        check::<StreamKind>(2);
+        check::<RequestOutcome>(15);
+        check::<SessionEnd>(5);
+        check::<StreamKind>(3);
         check::<Verdict>(3);
-        check::<Dropped>(6);
+        check::<Dropped>(7);
         check::<Repeated>(3);
         check::<Proved>(4);
         check::<EvictedBy>(2);
@@ -337,6 +353,6 @@ mod tests {
         check::<Reloaded>(4);
         check::<Turned>(12);
         check::<Reason>(10);
-        check::<LossCause>(6);
+        check::<LossCause>(7);
     }
 }

@@ -7,6 +7,7 @@
 pub mod admission;
 pub mod agent;
 pub mod attach;
+mod carried;
 pub mod life;
 pub mod marks;
 pub mod pursuit;
