@@ -1,6 +1,6 @@
 //! Session tokens: what was sealed opens as it was, and only unchanged, under its upstream and key; nothing else opens.
 //! Law: a token has one spelling.
-//! Next: `credential.rs`.
+//! Next: `http_sse.rs`.
 #![no_main]
 
 use std::sync::LazyLock;
