@@ -567,7 +567,7 @@ fn nobody_comes_back() {
     it.is_gone(&cursor);
 }
 
-/// A slow client that falls out of the window is sent away, and its next cursor is told the truth.
+/// At `session_max` the session ends, and its connection to the backend with it.
 #[test]
 fn the_sessions_time_is_over() {
     let backend = Backend::start();
@@ -752,6 +752,26 @@ fn a_get_that_does_not_stream() {
     }
 }
 
+/// Clients that try the newer transport first: the server's refusal is theirs to read, and leads them to the older one.
+#[test]
+fn a_client_that_falls_back() {
+    let backend = Backend::start();
+    for setting in ["upstream.transport=auto", "upstream.transport=sse"] {
+        let proxy = started(&backend, &[setting]);
+        let mut client = proxy.connect();
+        client.send_to("/sse", "POST", &[], &initialize(PRIMING));
+        let exchange = backend.next_of("POST");
+        assert_eq!(
+            (exchange.head.target(), &*exchange.body),
+            ("/sse", &*initialize(PRIMING))
+        );
+        exchange.answer(405, &[("allow", "GET")], "Method Not Allowed");
+        let whole = client.whole();
+        assert_eq!((whole.head.status(), &*whole.body), (405, "Method Not Allowed"));
+        open(&proxy, &backend);
+    }
+}
+
 /// `transport = "streamable"`: nothing of all this; a stream of another transport passes byte for byte.
 #[test]
 fn where_it_is_not_wanted() {
@@ -836,6 +856,60 @@ fn the_proxy_drains_and_a_call_is_late() {
     }
     assert_eq!(failed(event.data(), "1"), ("owner_lost".into(), "unknown".into()));
     it.client.ended();
+}
+
+/// A replica's drain ends its sessions at the deadline: there is nowhere else for them to go on.
+#[test]
+fn a_drained_replica() {
+    let backend = Backend::start();
+    let proxy = started(&backend, &[OPERATOR, "upstream.drain_deadline=0s"]);
+    let operator = proxy.operator();
+    let mut it = open(&proxy, &backend);
+    it.accepted(&backend, &call("1"));
+    let target = format!("/replicas/sse/{}/drain", backend.address);
+    assert_eq!(ask(operator, "POST", &target).head.status(), 200);
+    assert_eq!(
+        failed(it.client.event().data(), "1"),
+        ("backend_lost".into(), "unknown".into())
+    );
+    it.client.ended();
+    it.standing.wait_closed();
+    assert_eq!(proxy.logged("lost session does not go on")["why"], "transport");
+    let cursor = it.cursor.clone();
+    it.is_gone(&cursor);
+}
+
+/// Ids that are made the session's own come back as the client's; the one outcome is known by them.
+#[test]
+fn isolated_ids() {
+    let backend = Backend::start();
+    let proxy = started(&backend, &["upstream.isolate_request_ids=true"]);
+    let mut it = open(&proxy, &backend);
+    let mut client = it.post(&call("1"));
+    let exchange = backend.next_of("POST");
+    let sent: serde_json::Value = serde_json::from_str(&exchange.body).expect("JSON");
+    assert_ne!(sent["id"], 1, "{sent}");
+    exchange.answer(202, &[], "");
+    assert_eq!(client.whole().head.status(), 202);
+    it.standing.event(&result(&sent["id"].to_string()));
+    message(&mut it.client, &result("1"));
+    // It has had its outcome: the end of the session owes it nothing.
+    it.standing.finish();
+    it.client.ended();
+}
+
+/// Whoever says what it has negotiated, and brings no cursor, had a session: it begins anew, and the log says what that means.
+#[test]
+fn a_client_that_comes_back_without_a_cursor() {
+    let backend = Backend::start();
+    let proxy = started(&backend, &[]);
+    let first = open(&proxy, &backend);
+    let again = open_with(&proxy, &backend, &[("mcp-protocol-version", PRIMING)]);
+    assert_ne!(again.endpoint, first.endpoint);
+    let line = proxy.logged(
+        "a client that had a session came back without a cursor; it begins anew, and what it missed is lost to it",
+    );
+    assert_eq!(line["level"], "WARN");
 }
 
 /// No replica: 503 where it is known what would come, so that a client comes again.

@@ -115,7 +115,7 @@ pub(super) async fn open<W: World>(
         Err(why) => return Answer::Refused(unanswered(why, known)),
     };
     match recognise(pool, incoming, known).await {
-        Recognised::Otherwise(answer) => answer,
+        Recognised::Otherwise(answer) => *answer,
         Recognised::Bad(what) => bad(pool, &seat, what),
         Recognised::HttpSse(begun) => found(relay, pool, (seat, asker), begun).await,
     }
@@ -125,7 +125,7 @@ pub(super) async fn open<W: World>(
 enum Recognised<W: World> {
     HttpSse(Box<Begun<W>>),
     /// The client's, as it is.
-    Otherwise(Answer<Passing<W>>),
+    Otherwise(Box<Answer<Passing<W>>>),
     /// This is wrong with it.
     Bad(&'static str),
 }
@@ -144,7 +144,7 @@ async fn recognise<W: World>(pool: &Pool<W>, mut incoming: BackendAnswer<W>, kno
         return match pool.config.transport {
             Spoken::Sse if succeeds => Recognised::Bad("the GET was not answered with an event stream"),
             Spoken::Auto | Spoken::Streamable | Spoken::Sse => {
-                Recognised::Otherwise(passing::untouched(incoming))
+                Recognised::Otherwise(Box::new(passing::untouched(incoming)))
             }
         };
     }
@@ -176,7 +176,8 @@ async fn recognise<W: World>(pool: &Pool<W>, mut incoming: BackendAnswer<W>, kno
         (Begins::Otherwise(what), Spoken::Auto | Spoken::Streamable) => {
             debug!(upstream = %pool.config.name, what, "an event stream without a session was passed on as it is");
             pool.seen_to_speak(Transport::Streamable);
-            Recognised::Otherwise(passing::untouched_behind(incoming, Some(read.freeze())))
+            let passed = passing::untouched_behind(incoming, Some(read.freeze()));
+            Recognised::Otherwise(Box::new(passed))
         }
     }
 }

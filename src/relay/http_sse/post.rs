@@ -87,11 +87,12 @@ pub(crate) async fn execute<W: World>(
 ) -> Answer<Passing<W>> {
     let awaiting = match begin(relay, session, ids).await {
         Begun::Awaiting(awaiting) => awaiting,
-        Begun::Answered(answer) => {
+        Begun::Full => {
             // Nothing ran: the same is a new request.
             ticket.is_refused();
-            return answer;
+            return accepted();
         }
+        Begun::Over => return Answer::Refused(Refused::SessionGone),
     };
     request.post = Some(awaiting.post);
     // Nobody waits for it yet: whoever sends the same is answered without.
@@ -159,18 +160,21 @@ fn translated<W: World>(session: &Session<W>, awaiting: &Awaiting, status: Statu
 }
 
 /// What came of announcing a POST to the stream.
-enum Begun<W: World> {
+enum Begun {
+    /// It may be sent.
     Awaiting(Awaiting),
-    Answered(Answer<Passing<W>>),
+    /// Too many are under way; the stream has said so.
+    Full,
+    /// The session is over.
+    Over,
 }
 
 /// Tells the stream which answers will come on it, before anything is sent: a fast backend answers before its 202.
-async fn begin<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, ids: Vec<RequestId>) -> Begun<W> {
+async fn begin<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, ids: Vec<RequestId>) -> Begun {
     let post = Epoch::from_random(relay.chance());
-    let gone = || Begun::Answered(Answer::Refused(Refused::SessionGone));
     let stream = match (session.carrier, session.standalone_mailbox()) {
         (Some(_), Some(stream)) => stream,
-        (Some(_), None) => return gone(),
+        (Some(_), None) => return Begun::Over,
         (None, _) => return Begun::Awaiting(Awaiting { stream: None, post }),
     };
     let (reply, begun) = oneshot::channel();
@@ -180,7 +184,7 @@ async fn begin<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, ids: 
             stream: Some(stream),
             post,
         }),
-        Ok(Begin::Full) => Begun::Answered(accepted()),
-        Ok(Begin::Over) | Err(_) => gone(),
+        Ok(Begin::Full) => Begun::Full,
+        Ok(Begin::Over) | Err(_) => Begun::Over,
     }
 }
