@@ -63,7 +63,7 @@ fn outcome<P>(answer: &Answer<P>) -> RequestOutcome {
         Answer::Refused(refused) => match refused {
             Refused::SessionGone => RequestOutcome::SessionGone,
             Refused::NothingToResume => RequestOutcome::NothingToResume,
-            Refused::NotExecuted { .. } => RequestOutcome::NotExecuted,
+            Refused::NotExecuted { .. } | Refused::StreamStalled { .. } => RequestOutcome::NotExecuted,
             Refused::OutcomeUnknown { .. } => RequestOutcome::OutcomeUnknown,
             Refused::Unproved { .. } => RequestOutcome::Unproved,
             Refused::NoReplica { .. } => RequestOutcome::NoReplica,

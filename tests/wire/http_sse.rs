@@ -536,7 +536,7 @@ fn an_unknown_credential_is_proved_by_a_ping() {
     ping.answer(202, &[], "Accepted");
     it.standing
         .event(r#"{"jsonrpc":"2.0","id":"throughline-proof","result":{}}"#);
-    assert_eq!(verdict(&client.head()), "resumed 0 1");
+    assert!(verdict(&client.head()).starts_with("resumed 0 "));
     assert_eq!(endpoint(&mut client).data(), it.endpoint);
     message(&mut client, &note(1));
     it.standing.event(&note(2));

@@ -7,6 +7,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -30,6 +31,9 @@ use crate::relay::session::Session;
 use crate::relay::ticket::Ticket;
 use crate::relay::world::World;
 use crate::telemetry::words;
+
+/// How long a client is told to wait that does not read its stream.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// The answers of one POST, where they are awaited.
 struct Awaiting {
@@ -92,11 +96,20 @@ pub(crate) async fn execute<W: World>(
             ticket.is_refused();
             return accepted();
         }
+        Begun::Stalled => {
+            return Answer::Refused(Refused::StreamStalled {
+                retry_after: RETRY_AFTER,
+            });
+        }
         Begun::Over => return Answer::Refused(Refused::SessionGone),
     };
     request.post = Some(awaiting.post);
-    // Nobody waits for it yet: whoever sends the same is answered without.
-    drop(ticket.streams_as(awaiting.post));
+    match awaiting.stream {
+        // Nobody waits for it yet: whoever sends the same is answered without.
+        Some(_) => drop(ticket.streams_as(awaiting.post)),
+        // When its answers come is seen elsewhere: it is remembered as an answer is.
+        None => {}
+    }
     let sending = pin!(session.call(relay, &mut request, asks));
     let Some((_, sent)) = relay.running.within(sending).await else {
         // The time to drain is over: the stream says so to every call.
@@ -165,6 +178,8 @@ enum Begun {
     Awaiting(Awaiting),
     /// Too many are under way; the stream has said so.
     Full,
+    /// Nothing can be told on the stream.
+    Stalled,
     /// The session is over.
     Over,
 }
@@ -185,6 +200,7 @@ async fn begin<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, ids: 
             post,
         }),
         Ok(Begin::Full) => Begun::Full,
+        Ok(Begin::Stalled) => Begun::Stalled,
         Ok(Begin::Over) | Err(_) => Begun::Over,
     }
 }

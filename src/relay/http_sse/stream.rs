@@ -21,6 +21,7 @@ use crate::pure::rpc::{EventKind, RequestId, classify_event};
 use crate::pure::session::{Ended, Left, LossCause};
 use crate::pure::sse::encode;
 use crate::pure::stream::Take;
+use crate::relay::Relay;
 use crate::relay::exchange::CANCEL_MAX;
 use crate::relay::mailbox::{Asked, Command, EndCause, Reply};
 use crate::relay::session::Session;
@@ -65,6 +66,8 @@ pub(crate) enum Begin {
     Open,
     /// Too many requests are under way: each of its own was told so, on the stream.
     Full,
+    /// The client reads nothing: not even that could be told it.
+    Stalled,
     /// The stream is over.
     Over,
 }
@@ -114,7 +117,7 @@ impl<W: World> Session<W> {
     }
 
     /// What a POST is if it comes again.
-    fn post_left(self: &Arc<Self>, relay: &crate::relay::Relay<W>, post: Epoch, left: Left) {
+    fn post_left(self: &Arc<Self>, relay: &Relay<W>, post: Epoch, left: Left) {
         let now = relay.now();
         let again = {
             let repeats = &mut self.record().beside.repeats;
@@ -153,6 +156,11 @@ impl<W: World> StreamTask<W> {
             return;
         }
         let max = self.session.pool.config.session.streams_max;
+        if self.spill.len() >= max {
+            // Each outcome waits for room in the log: a client that asks on and reads nothing must not make them many.
+            let _ = reply.send(Begin::Stalled);
+            return;
+        }
         let begun = match self.life.begin(ids, post, max) {
             Ok(()) => Begin::Open,
             Err(full) => {
