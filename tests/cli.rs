@@ -303,6 +303,7 @@ fn decode_says_what_a_token_means() {
             "key         k\n",
             "session     01010101\n",
             "upstream    mcp\n",
+            "transport   streamable\n",
             "revision    2025-11-25\n",
             "issued      2023-11-14T22:13:20Z\n",
             "ends by     2023-11-15T22:13:20Z (if session_max is 24 h)\n",

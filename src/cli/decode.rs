@@ -166,10 +166,16 @@ fn meaning(id: &EventId) -> String {
                 id.seq
             )
         }
-        Mark::End => format!(
-            "{}: the last event of its stream, nothing follows (a resume is answered 405)",
-            id.seq
-        ),
+        Mark::End => {
+            let status = match id.stream {
+                StreamName::Get | StreamName::Post(_) => 405,
+                StreamName::HttpSse => 404,
+            };
+            format!(
+                "{}: the last event of its stream, nothing follows (a resume is answered {status})",
+                id.seq
+            )
+        }
     };
     row(&mut out, "key", &id.kid.to_string());
     row(&mut out, "epoch", &id.epoch.spelled());

@@ -389,6 +389,43 @@ fn too_many_calls() {
     assert!(backend.is_silent());
 }
 
+/// Whoever asks on and reads nothing does not make outcomes pile up behind its stream: its POST is refused with a status.
+#[test]
+fn a_client_that_asks_on_and_reads_nothing() {
+    let backend = Backend::start();
+    let settings = [
+        "upstream.stream.replay_events_max=8",
+        "upstream.session.streams_max=1",
+    ];
+    let proxy = started(&backend, &settings);
+    let it = open(&proxy, &backend);
+    it.accepted(&backend, &call("1"));
+    let (endpoint, mut standing) = (it.endpoint.clone(), it.standing);
+    // More than kernels hold: the backend's writes stop.
+    let long = format!(
+        r#"{{"jsonrpc":"2.0","method":"x","params":"{}"}}"#,
+        "p".repeat(60_000)
+    );
+    let writer = std::thread::spawn(move || while standing.try_event(&long).is_ok() {});
+    let mut refused = None;
+    for _ in 0..20_000 {
+        let whole = Client::post_to(proxy.address, &endpoint, &another_call("2"));
+        match whole.head.status() {
+            202 => {}
+            _ => {
+                refused = Some(whole);
+                break;
+            }
+        }
+    }
+    let refused = refused.expect("it is refused in the end");
+    assert_eq!(refused.head.status(), 503, "{refused:?}");
+    assert!(refused.head.get("retry-after").is_some());
+    assert!(backend.is_silent(), "nothing of it was sent");
+    proxy.kill();
+    writer.join().expect("the writer ends");
+}
+
 /// A POST whose answer is lost was perhaps executed: its one outcome is our error, and a late answer is left out.
 #[test]
 fn a_posts_answer_is_lost() {

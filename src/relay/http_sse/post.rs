@@ -104,11 +104,10 @@ pub(crate) async fn execute<W: World>(
         Begun::Over => return Answer::Refused(Refused::SessionGone),
     };
     request.post = Some(awaiting.post);
-    match awaiting.stream {
+    // Where its answers come elsewhere, nobody here hears of them: it is remembered as an answer is.
+    if awaiting.stream.is_some() {
         // Nobody waits for it yet: whoever sends the same is answered without.
-        Some(_) => drop(ticket.streams_as(awaiting.post)),
-        // When its answers come is seen elsewhere: it is remembered as an answer is.
-        None => {}
+        drop(ticket.streams_as(awaiting.post));
     }
     let sending = pin!(session.call(relay, &mut request, asks));
     let Some((_, sent)) = relay.running.within(sending).await else {
