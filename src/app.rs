@@ -327,6 +327,7 @@ fn say_what_holds(upstream: &Upstream) {
         upstream = %upstream.name,
         path = %upstream.path,
         replicas = replicas.join(" "),
+        transport = ?upstream.transport,
         sessions = ?upstream.sessions,
         balance = ?upstream.balance,
         probe = ?upstream.health.probe,

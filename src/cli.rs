@@ -163,6 +163,7 @@ enum Spoken {
 const RUN_HELP: &str = "\
 Examples:
   throughline run --upstream http://127.0.0.1:3001/mcp
+  throughline run --upstream http://127.0.0.1:3001/sse          (a server of HTTP+SSE, 2024-11-05)
   throughline run --upstream http://127.0.0.1:3001/mcp --admin off --set log.filter=info,throughline=debug
   THROUGHLINE_SECRET=$(openssl rand -base64 32) throughline run --config throughline.toml
 

@@ -12,7 +12,7 @@ use throughline::pure::epoch::{Epoch, Seq};
 use throughline::pure::event_id::{IdPrefix, StreamName, Uid};
 use throughline::pure::keys::{KeyId, KeyRing};
 use throughline::pure::revision::Revision;
-use throughline::pure::session_token::{self, Flags, ReplicaKey, Sealed};
+use throughline::pure::session_token::{self, Flags, ReplicaKey, Sealed, Transport};
 
 fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_throughline"))
@@ -175,6 +175,7 @@ fn made(upstream: &str, uid: [u8; 16]) -> (String, String) {
         flags: Flags::default(),
         replica: ReplicaKey::of(upstream, "127.0.0.1:3001"),
         revision: Revision::V2025_11_25,
+        transport: Transport::Streamable,
         backend_id: None,
     };
     let token = session_token::seal(ring.current(), upstream, &facts, [7; 24]).unwrap();
@@ -302,6 +303,7 @@ fn decode_says_what_a_token_means() {
             "key         k\n",
             "session     01010101\n",
             "upstream    mcp\n",
+            "transport   streamable\n",
             "revision    2025-11-25\n",
             "issued      2023-11-14T22:13:20Z\n",
             "ends by     2023-11-15T22:13:20Z (if session_max is 24 h)\n",

@@ -659,6 +659,10 @@ fn upstreams() {
             Err(["polling: `held`", "did you mean \"hold\"?"]),
         ),
         (
+            with("transport = \"sss\""),
+            Err(["transport: `sss`", "did you mean \"sse\"?"]),
+        ),
+        (
             with("[upstream.tls]\nserver_name = \"x\""),
             Ok(Some(["no replica is https", "take the table out"])),
         ),

@@ -11,6 +11,8 @@ mod calls;
 mod lab;
 #[path = "interop/notes.rs"]
 mod notes;
+#[path = "interop/one_stream.rs"]
+mod one_stream;
 #[allow(dead_code, reason = "the check for clients uses the rest of it")]
 #[path = "interop/place.rs"]
 mod place;
@@ -32,7 +34,7 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
-use crate::lab::{Keeps, Sdk, Serves, Window};
+use crate::lab::{Keeps, Over, Sdk, Serves, Window};
 use crate::score::{Path, Row};
 
 /// Runs under way at the same time: they wait more than they work.
@@ -74,6 +76,13 @@ impl Run {
                 case.path.name()
             ),
             work: Box::pin(notes::run(case)),
+        }
+    }
+
+    fn one_stream(case: one_stream::Case) -> Self {
+        Self {
+            name: case.name(),
+            work: Box::pin(one_stream::run(case)),
         }
     }
 
@@ -129,6 +138,39 @@ fn plan() -> Vec<Run> {
         runs.push(Run::call(calls::Case::proxied(client, Serves::Everything)));
         runs.push(Run::call(calls::Case::too_small(client, plain)));
         runs.push(Run::call(calls::Case::direct(client, plain)));
+    }
+    runs.extend(over_one_stream());
+    runs
+}
+
+/// HTTP+SSE: each client with each server that still speaks it, and the stream cut.
+fn over_one_stream() -> Vec<Run> {
+    let mut runs = Vec::new();
+    let mut add = |client, over, server, (path, cuts)| {
+        runs.push(Run::one_stream(one_stream::Case {
+            client,
+            over,
+            server,
+            path,
+            cuts,
+        }));
+    };
+    let sdks = Sdk::ALL.map(|sdk| Serves::Sdk(sdk, Keeps::Sessions));
+    let servers: Vec<Serves> = sdks.into_iter().chain([Serves::Everything]).collect();
+    for server in servers.into_iter().filter(|server| server.speaks(Over::Sse)) {
+        for client in Sdk::ALL {
+            add(client, Over::Sse, server, (Path::Proxied, 0));
+        }
+        for client in [Sdk::Ts1, Sdk::Ts2] {
+            add(client, Over::SseWithCursor, server, (Path::Proxied, 4));
+        }
+    }
+    let plain = Serves::Sdk(Sdk::Py1, Keeps::Sessions);
+    add(Sdk::Ts1, Over::SseWithCursor, plain, (Path::Direct, 1));
+    for client in [Sdk::Ts1, Sdk::Py1] {
+        for path in [Path::Direct, Path::Proxied] {
+            add(client, Over::Sse, plain, (path, 1));
+        }
     }
     runs
 }

@@ -40,6 +40,8 @@ mod ejected;
 mod gate;
 #[path = "wire/gone.rs"]
 mod gone;
+#[path = "wire/http_sse.rs"]
+mod http_sse;
 #[path = "wire/ids.rs"]
 mod ids;
 #[path = "wire/listening.rs"]

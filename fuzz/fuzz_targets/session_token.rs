@@ -1,6 +1,6 @@
 //! Session tokens: what was sealed opens as it was, and only unchanged, under its upstream and key; nothing else opens.
 //! Law: a token has one spelling.
-//! Next: `credential.rs`.
+//! Next: `http_sse.rs`.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use throughline_fuzz::pure::event_id::Uid;
 use throughline_fuzz::pure::keys::{KeyId, KeyRing};
 use throughline_fuzz::pure::limits::{BACKEND_SESSION_BYTES_MAX, SESSION_TOKEN_BYTES_MAX};
 use throughline_fuzz::pure::revision::Revision;
-use throughline_fuzz::pure::session_token::{BackendId, Flags, NotOurs, ReplicaKey, Sealed, open, seal};
+use throughline_fuzz::pure::session_token::{BackendId, Flags, NotOurs, ReplicaKey, Sealed, Transport, open, seal};
 
 static KEYS: LazyLock<KeyRing> = LazyLock::new(|| {
     let kid = KeyId::new(b'k').expect("a letter");
@@ -37,6 +37,7 @@ fuzz_target!(|input: (&[u8], &str, &str, [u8; 24], [u8; 16], [u32; 4])| {
         flags: Flags::of_initialize(bytes),
         replica: ReplicaKey::of(upstream, authority),
         revision: Revision::ALL[at as usize % Revision::ALL.len()],
+        transport: if at & 1 == 0 { Transport::Streamable } else { Transport::HttpSse },
         backend_id,
     };
     let token = seal(KEYS.current(), upstream, &facts, nonce).expect("it fits");

@@ -13,7 +13,7 @@ use crate::config::{self, Flags};
 use crate::pure::event_id::{Asked, EventId, Foreign, Mark, StreamName};
 use crate::pure::keys::{KeyId, KeyRing};
 use crate::pure::session_token::ReplicaKey;
-use crate::pure::session_token::{self, NotOurs, Sealed};
+use crate::pure::session_token::{self, NotOurs, Sealed, Transport};
 use crate::telemetry::names::{SessionTag, utc};
 
 /// The upstream's name where neither a flag nor a file says one: what a path of `/mcp` is named.
@@ -94,7 +94,12 @@ fn token(ask: &Decode, kid: KeyId) -> Exit {
         &SessionTag::of(sealed.uid.as_bytes()).to_string(),
     );
     row(&mut out, "upstream", upstream);
-    row(&mut out, "revision", sealed.revision.as_str());
+    row(&mut out, "transport", sealed.transport.as_str());
+    match sealed.transport {
+        Transport::Streamable => row(&mut out, "revision", sealed.revision.as_str()),
+        // It was made before anything was negotiated.
+        Transport::HttpSse => {}
+    }
     let issued = u64::from(sealed.issued);
     row(&mut out, "issued", &utc(issued));
     let configured = known.configured.iter().find(|one| *one.name == *upstream);
@@ -105,6 +110,7 @@ fn token(ask: &Decode, kid: KeyId) -> Exit {
     row(&mut out, "ends by", &format!("{ends}{said}"));
     row(&mut out, "replica", &replica(sealed.replica, configured));
     let own = match &sealed.backend_id {
+        Some(_) if sealed.transport == Transport::HttpSse => "the server has an endpoint of its own for it",
         Some(_) => "the server has an id of its own for it",
         None => "the server gave it no id: any replica takes it",
     };
@@ -140,6 +146,7 @@ fn meaning(id: &EventId) -> String {
     let mut out = String::new();
     let stream = match &id.stream {
         StreamName::Get => "the session's GET stream".to_owned(),
+        StreamName::HttpSse => "the one stream of a session over HTTP+SSE".to_owned(),
         StreamName::Post(rid) => match rid.asked() {
             Asked::One(request) => format!("the answer to request {}", visible(request.as_str())),
             Asked::Batch(requests) => {
@@ -159,10 +166,16 @@ fn meaning(id: &EventId) -> String {
                 id.seq
             )
         }
-        Mark::End => format!(
-            "{}: the last event of its stream, nothing follows (a resume is answered 405)",
-            id.seq
-        ),
+        Mark::End => {
+            let status = match id.stream {
+                StreamName::Get | StreamName::Post(_) => 405,
+                StreamName::HttpSse => 404,
+            };
+            format!(
+                "{}: the last event of its stream, nothing follows (a resume is answered {status})",
+                id.seq
+            )
+        }
     };
     row(&mut out, "key", &id.kid.to_string());
     row(&mut out, "epoch", &id.epoch.spelled());

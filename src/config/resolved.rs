@@ -92,6 +92,8 @@ pub struct Upstream {
     pub drained: Vec<Authority>,
     /// Where sessions live.
     pub sessions: Sessions,
+    /// Which transport its server speaks (`transport`).
+    pub transport: Transport,
     /// What is declared of the server's store of events, if it has one.
     pub event_store: EventStore,
     /// How the ids of clients' requests reach the server (`isolate_request_ids`).
@@ -152,6 +154,17 @@ pub enum EventStore {
     Undeclared,
     /// It keeps each session's events apart.
     PerSession,
+}
+
+/// Which transport an upstream's server speaks (`transport`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// What its answers show: HTTP+SSE if a GET without a session begins with an `endpoint` event.
+    Auto,
+    /// Streamable HTTP.
+    Streamable,
+    /// HTTP+SSE of 2024-11-05.
+    Sse,
 }
 
 /// How the ids of clients' requests reach the server.

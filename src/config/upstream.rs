@@ -12,7 +12,7 @@ use super::replicas;
 use super::report::Origin;
 use super::resolved::{
     Balance, EarlyCursor, Errors, EventStore, Exchange, Health, OnSessionLoss, Polling, Probe, Reattach,
-    Replica, RequestIds, Scheme, Session, Sessions, Stream, Upstream, UpstreamTls,
+    Replica, RequestIds, Scheme, Session, Sessions, Stream, Transport, Upstream, UpstreamTls,
 };
 use crate::pure::session::PrincipalRule;
 
@@ -38,6 +38,7 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
     let (replicas, drained) = replicas::read(fields);
     let path = path(fields, &replicas);
     let name = name(fields, path.as_deref());
+    let transport = transport(fields);
     let sessions = [
         ("replica", Sessions::Replica),
         ("shared", Sessions::Shared),
@@ -80,6 +81,7 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
         path,
         replicas,
         drained,
+        transport,
         sessions,
         event_store,
         request_ids,
@@ -97,6 +99,16 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
         name_at,
         path_at,
     })
+}
+
+/// `transport`.
+fn transport(fields: &mut Fields<'_, '_>) -> Transport {
+    let transport = [
+        ("auto", Transport::Auto),
+        ("streamable", Transport::Streamable),
+        ("sse", Transport::Sse),
+    ];
+    fields.word("transport", &transport).unwrap_or(Transport::Auto)
 }
 
 /// `isolate_request_ids`: `"auto"`, or yes or no.

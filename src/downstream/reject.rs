@@ -187,6 +187,13 @@ pub(crate) fn refused(refused: Refused) -> Response<Bytes> {
             ),
             retry_after,
         ),
+        Refused::StreamStalled { retry_after } => again(
+            text(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Too much waits on the session's stream, which is not read.\n",
+            ),
+            retry_after,
+        ),
         Refused::NoReplica { retry_after } => again(
             text(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -201,7 +208,7 @@ pub(crate) fn refused(refused: Refused) -> Response<Bytes> {
             ),
             retry_after,
         ),
-        Refused::BadInitialize { what } => text(
+        Refused::BadInitialize { what } | Refused::BadEndpoint { what } => text(
             StatusCode::BAD_GATEWAY,
             &format!("No session can be made of the server's answer: {what}.\n"),
         ),

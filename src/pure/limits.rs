@@ -62,6 +62,10 @@ pub const REATTACH_WAIT_MS: u64 = 250;
 /// Times in a row that a backend may be asked again and bring nothing; with the last one the answer is given up.
 pub const EMPTY_ANSWERS_MAX: u32 = 2;
 
+/// Requests of an HTTP+SSE session that were answered in the backend's place and whose late answers are left out. More
+/// than clients have under way; beyond them a late answer passes, and its client knows no such request any more.
+pub const LATE_ANSWERS_MAX: usize = 64;
+
 /// Longest wait before a backend is asked again, in milliseconds, unless it asks for a longer one itself.
 pub const REASK_MS_MAX: u64 = 10_000;
 /// Longest `Throughline-Continuity` that a client reads, in bytes: ten times what the proxy writes.

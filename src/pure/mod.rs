@@ -9,6 +9,7 @@ pub mod limits;
 
 pub mod epoch;
 pub mod event_id;
+pub mod http_sse;
 pub mod keys;
 pub mod revision;
 pub mod session_token;

@@ -19,6 +19,9 @@ use crate::pure::rpc;
 /// What a token is and how it is laid out.
 const FORMAT: &[u8; 2] = b"t1";
 
+/// How every token begins.
+pub const BEGINS: &str = "t1";
+
 /// `t1`, the key's name and a full stop.
 const HEAD_BYTES: usize = FORMAT.len() + 2;
 
@@ -161,8 +164,44 @@ impl Declared {
     }
 }
 
-/// What a backend declared, in the token's one byte. The upper bits are reserved; the highest is for the
-/// `initialize` parameters that a token may carry some day. A token with a reserved bit is not understood, and not ours.
+/// How a session's messages travel. A session is of one transport from its beginning to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Transport {
+    /// Streamable HTTP: each POST has its answer.
+    Streamable,
+    /// HTTP+SSE of 2024-11-05: one stream carries every answer (wire contract, section 10).
+    HttpSse,
+}
+
+impl Transport {
+    /// The word for it in logs and in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Streamable => "streamable",
+            Self::HttpSse => "sse",
+        }
+    }
+
+    /// Its bit beside the flags.
+    const fn bit(self) -> u8 {
+        match self {
+            Self::Streamable => 0,
+            Self::HttpSse => 1 << 6,
+        }
+    }
+
+    const fn of_byte(byte: u8) -> Self {
+        if byte & Self::HttpSse.bit() == 0 {
+            Self::Streamable
+        } else {
+            Self::HttpSse
+        }
+    }
+}
+
+/// What a backend declared, in the lower bits of the token's one byte; above them stands the [`Transport`]. The other bits
+/// are reserved; the highest is for the `initialize` parameters that a token may carry some day. A token with a reserved
+/// bit is not understood, and not ours.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Flags(u8);
 
@@ -219,7 +258,10 @@ pub struct Sealed {
     pub replica: ReplicaKey,
     /// The negotiated revision.
     pub revision: Revision,
-    /// The backend's own session id; `None` = the backend keeps no sessions.
+    /// How its messages travel.
+    pub transport: Transport,
+    /// The backend's own session id, or over HTTP+SSE the path and query of its endpoint; `None` = the backend keeps no
+    /// sessions.
     pub backend_id: Option<BackendId>,
 }
 
@@ -251,7 +293,7 @@ pub fn seal(key: &Key, upstream: &str, facts: &Sealed, nonce: [u8; NONCE_BYTES])
     inside.extend_from_slice(facts.uid.as_bytes());
     inside.extend_from_slice(&facts.issued.to_be_bytes());
     inside.extend_from_slice(&facts.instance.to_be_bytes());
-    inside.push(facts.flags.0);
+    inside.push(facts.flags.0 | facts.transport.bit());
     inside.extend_from_slice(facts.replica.as_bytes());
     inside.push(facts.revision.to_byte());
     // At most BACKEND_SESSION_BYTES_MAX, by construction. 0 = none.
@@ -327,9 +369,10 @@ fn understand(inside: &[u8]) -> Option<Sealed> {
         uid: Uid::new(*uid),
         issued: u32::from_be_bytes(*issued),
         instance: u32::from_be_bytes(*instance),
-        flags: Flags::from_byte(flags)?,
+        flags: Flags::from_byte(flags & !Transport::HttpSse.bit())?,
         replica: ReplicaKey(*replica),
         revision: Revision::from_byte(revision)?,
+        transport: Transport::of_byte(flags),
         backend_id,
     })
 }
@@ -356,6 +399,7 @@ mod tests {
 
     fn facts(backend: &str) -> Sealed {
         Sealed {
+            transport: Transport::Streamable,
             uid: Uid::new(std::array::from_fn(|i| 0x10 + i as u8)),
             issued: 1_764_509_000,
             instance: 0x2a,
@@ -390,9 +434,11 @@ mod tests {
         for revision in Revision::ALL {
             for backend in ["", "x", "!~", &"y".repeat(BACKEND_SESSION_BYTES_MAX)] {
                 for flags in 0..=Flags::KNOWN {
+                    let transport = [Transport::Streamable, Transport::HttpSse][usize::from(flags & 1)];
                     let flags = Flags(flags);
                     let facts = Sealed {
                         revision,
+                        transport,
                         flags,
                         ..facts(backend)
                     };

@@ -29,7 +29,7 @@ impl<W: World> StreamTask<W> {
         // Nothing that the old backend said, or was asked, tells anything of the next one.
         self.backend.forget(now);
         match self.name {
-            StreamName::Post(_) => match &mut self.source {
+            StreamName::Post(_) | StreamName::HttpSse => match &mut self.source {
                 // Whether it ran is what its own answer says, which may be the one that says that the session is gone.
                 Source::Answering(_, until) => *until = self.session.last_word_by(now),
                 Source::Reading(_)
@@ -54,7 +54,7 @@ impl<W: World> StreamTask<W> {
     /// The session stands again, at a backend that knows nothing of this stream.
     pub(crate) fn session_regained(&mut self) {
         match (&self.name, &self.source) {
-            (StreamName::Post(_), _) => {}
+            (StreamName::Post(_) | StreamName::HttpSse, _) => {}
             // It was begun since the loss, and goes where the session is by itself.
             (
                 StreamName::Get,

@@ -78,7 +78,7 @@ impl<W: World> StreamTask<W> {
     pub(crate) fn bury(&self, tombstone: Tombstone) {
         let now = self.relay.now();
         match self.name {
-            StreamName::Get => self.session.bury(tombstone),
+            StreamName::Get | StreamName::HttpSse => self.session.bury(tombstone),
             StreamName::Post(_) => {
                 let left = match tombstone.end {
                     EpochEnd::Lost(reason) => Left::Unheld(reason),

@@ -113,6 +113,17 @@ pub enum Refused {
         /// What was wrong, for people.
         what: &'static str,
     },
+    /// The client does not read the stream on which it would be answered, and as much as is kept for it waits there: 503
+    /// with `Retry-After`.
+    StreamStalled {
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// A stream of HTTP+SSE began in a way that no session can be made of: 502.
+    BadEndpoint {
+        /// What was wrong, for people.
+        what: &'static str,
+    },
     /// A backend could not be reached or broke before it answered, for something that is not a JSON-RPC request: 502.
     BackendUnreachable,
     /// The backend did not answer in time: 504.

@@ -89,6 +89,7 @@ impl<W: World> StreamTask<W> {
     pub(crate) fn ask(&mut self, asked: Asked, waiting: Waiting, now: Millis) {
         match self.name {
             StreamName::Post(_) => self.ask_post(asked, waiting, now),
+            StreamName::HttpSse => self.ask_http_sse(asked, waiting),
             StreamName::Get => match &self.source {
                 Source::Opening(_) if self.first_head == FirstHead::Due && self.early.len() < EARLY_MAX => {
                     let until = Millis(now.0 + FIRST_HEAD_MS_MAX);
@@ -329,6 +330,10 @@ impl<W: World> StreamTask<W> {
     fn first_words(&self, awaited: &Awaited) -> Vec<u8> {
         let mut frames = Vec::new();
         let id = self.prime_id(awaited.from);
+        if self.name == StreamName::HttpSse {
+            self.announce(&id, &mut frames);
+            return frames;
+        }
         let greeting = self.session.greeting(awaited.agent);
         greet(
             &mut frames,

@@ -124,6 +124,7 @@ impl<W: World> StreamTask<W> {
             settled: Settled::No,
             counted: Counted::Not,
             receipt: Acknowledged::Unknown,
+            under_way: 0,
         })
     }
 

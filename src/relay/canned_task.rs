@@ -91,7 +91,7 @@ impl<W: World> Canned<W> {
             relay.base_retry_ms(session),
         );
         let asked = match &cursor.stream {
-            StreamName::Get => Asked::Hashed,
+            StreamName::Get | StreamName::HttpSse => Asked::Hashed,
             StreamName::Post(rid) => rid.asked(),
         };
         let then = match asked {

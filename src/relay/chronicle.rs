@@ -71,7 +71,7 @@ impl<W: World> Relay<W> {
         let kind = kind_of(stream);
         session.pool.instruments.streams_opened.one(kind);
         match stream {
-            StreamName::Get => {}
+            StreamName::Get | StreamName::HttpSse => {}
             StreamName::Post(_) => self.running.began(),
         }
     }
@@ -114,6 +114,7 @@ impl Counted {
 fn kind_of(stream: &StreamName) -> words::StreamKind {
     match stream {
         StreamName::Get => words::StreamKind::Get,
+        StreamName::HttpSse => words::StreamKind::Sse,
         StreamName::Post(_) => words::StreamKind::Post,
     }
 }
@@ -125,6 +126,7 @@ impl From<Ended> for words::SessionEnd {
             Ended::Idle => Self::Idle,
             Ended::TooOld => Self::Expired,
             Ended::BackendLost => Self::BackendLost,
+            Ended::Detached => Self::Detached,
         }
     }
 }

@@ -74,7 +74,9 @@ impl Reattaching {
     /// How long it may say nothing new.
     pub(crate) const fn patience(&self, stream: &StreamName) -> Patience {
         match (stream, self.told) {
-            (StreamName::Get, _) | (StreamName::Post(_), Told::News) => Patience::Unlimited,
+            (StreamName::Get | StreamName::HttpSse, _) | (StreamName::Post(_), Told::News) => {
+                Patience::Unlimited
+            }
             (StreamName::Post(_), Told::Nothing | Told::GoesOn) => Patience::Limited,
         }
     }

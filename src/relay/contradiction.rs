@@ -28,7 +28,7 @@ impl<W: World> Session<W> {
         }
         let before = match stream {
             StreamName::Get => self.witnessed().take(),
-            StreamName::Post(_) => None,
+            StreamName::Post(_) | StreamName::HttpSse => None,
         };
         match before {
             Some((of, witness)) if of == generation => Some(witness),
@@ -57,7 +57,7 @@ impl<W: World> StreamTask<W> {
     pub(crate) fn hand_on_witness(&mut self) {
         match self.name {
             StreamName::Get => {}
-            StreamName::Post(_) => return,
+            StreamName::Post(_) | StreamName::HttpSse => return,
         }
         self.remember_said();
         if let Some(witness) = self.backend.witness.take() {

@@ -1,7 +1,7 @@
 //! From a request on a configured path to the one who answers it: a session's GET, POST or DELETE, or any replica.
 //! Law: a token is looked up before it is opened; a session that ended is never taken up again. What is not a session's,
 //! and what belongs to a revision without sessions, passes through untouched and streaming.
-//! Next: `initialize.rs`; `repeat.rs`, then `post.rs`; `gate.rs`, then `get.rs`, `delete.rs`.
+//! Next: `initialize.rs`; `http_sse/mod.rs`; `repeat.rs`, then `post.rs`; `gate.rs`, then `get.rs`, `delete.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::config::resolved::Sessions;
 use crate::pure::epoch::Reason;
 use crate::pure::revision::{Era, Revision};
 use crate::pure::session::{Expiry, Origin, Phase};
-use crate::pure::session_token;
+use crate::pure::session_token::{self, Transport};
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, NotExecuted, Refused, Serve};
 use crate::relay::counted::{Counted, request_kind};
@@ -21,11 +21,11 @@ use crate::relay::headers::Bearings;
 use crate::relay::home::Signs;
 use crate::relay::kept::Kept;
 use crate::relay::passing::{self, Passing};
-use crate::relay::pool::{Pool, Request, Unanswered};
+use crate::relay::pool::{KnownBy, Pool, Request, Unanswered};
 use crate::relay::said::Said;
 use crate::relay::session::{Fresh, Session};
 use crate::relay::world::World;
-use crate::relay::{gate, initialize, repeat};
+use crate::relay::{gate, http_sse, initialize, repeat};
 use crate::upstream::Deadline;
 
 /// The relay as the client side sees it.
@@ -38,10 +38,20 @@ impl<W: World> Serve for Door<W> {
         let instruments = &self.0.pools[upstream].instruments;
         let said = Said::of(&call);
         let bearings = Bearings::of(&call.headers);
-        let counted = Counted::new(instruments.requests(request_kind(&call.method, bearings, &said)));
+        let arrival = self.0.over_http_sse(upstream, &call, bearings);
+        let kind = match &arrival {
+            Some(arrival) => arrival.kind(&said),
+            None => request_kind(&call.method, bearings, &said),
+        };
+        let counted = Counted::new(instruments.requests(kind));
         let asked = self.0.now();
-        let whose = self.0.whose(upstream, (&call.method, &said), bearings);
-        let answer = self.0.answer(upstream, (call, said), whose).await;
+        let answer = match arrival {
+            Some(arrival) => Box::pin(http_sse::answer(&self.0, upstream, (call, said), arrival)).await,
+            None => {
+                let whose = self.0.whose(upstream, (&call.method, &said), bearings);
+                self.0.answer(upstream, (call, said), whose).await
+            }
+        };
         counted.answered(&answer);
         instruments
             .first_byte
@@ -67,7 +77,11 @@ impl<W: World> Relay<W> {
                     // A stale session id on `initialize` is dropped, not refused.
                     return Whose::Newcomers;
                 }
-                Whose::Sessions(self.session_of(&self.pools[upstream], bearings.session))
+                Whose::Sessions(self.session_of(
+                    &self.pools[upstream],
+                    bearings.session,
+                    Transport::Streamable,
+                ))
             }
             _ => Whose::Anybodys,
         }
@@ -108,7 +122,7 @@ impl<W: World> Relay<W> {
         let ids = said.into_ids();
         let from = call.peer;
         match pool
-            .send_any(from, None, &Request::of(call), Deadline::Never)
+            .send_any(from, KnownBy::Nothing, &Request::of(call), Deadline::Never)
             .await
         {
             Ok((_, incoming)) => passing::untouched(incoming),
@@ -130,12 +144,20 @@ impl<W: World> Relay<W> {
         }
     }
 
-    fn session_of(self: &Arc<Self>, pool: &Arc<Pool<W>>, token: Option<&HeaderValue>) -> Carried<W> {
+    /// The session of a token that came where one of this transport stands.
+    pub(super) fn session_of(
+        self: &Arc<Self>,
+        pool: &Arc<Pool<W>>,
+        token: Option<&HeaderValue>,
+        transport: Transport,
+    ) -> Carried<W> {
         let Some(token) = token else {
             return Carried::Nothing;
         };
         if let Some(session) = self.registry.find(token) {
-            let serves = session.phase() == Phase::Live && session.pool.index == pool.index;
+            let serves = session.phase() == Phase::Live
+                && session.pool.index == pool.index
+                && session.transport == transport;
             return if serves {
                 Carried::Live(session)
             } else {
@@ -145,10 +167,11 @@ impl<W: World> Relay<W> {
         let Ok(facts) = session_token::open(&self.keys, &pool.config.name, token.as_bytes()) else {
             return Carried::Gone;
         };
-        if self.registry.has_ended(&facts.uid) {
+        if facts.transport != transport || self.registry.has_ended(&facts.uid) {
             return Carried::Gone;
         }
         let replica = match (pool.config.sessions, &facts.backend_id) {
+            _ if transport == Transport::HttpSse => pool.table.get(facts.replica),
             (Sessions::Replica, Some(_)) => pool.table.get(facts.replica),
             // The session lives nowhere in particular: any replica is its replica.
             (Sessions::Replica, None) | (Sessions::Shared | Sessions::None, _) => pool
@@ -170,6 +193,7 @@ impl<W: World> Relay<W> {
             signs,
             opening: None,
             token,
+            carrier: None,
             seat: replica.seat(),
             early: Vec::new(),
             opener: None,
@@ -185,8 +209,8 @@ impl<W: World> Relay<W> {
     }
 }
 
-/// What a request carries in `Mcp-Session-Id`.
-enum Carried<W: World> {
+/// What a request carries as the token of a session.
+pub(super) enum Carried<W: World> {
     /// Nothing.
     Nothing,
     /// A live session of this upstream.
@@ -206,7 +230,7 @@ enum Whose<W: World> {
 }
 
 /// Whether a request is of a revision without sessions: it passes through (wire contract, section 11).
-fn is_stateless_era(version: Option<&HeaderValue>) -> bool {
+pub(super) fn is_stateless_era(version: Option<&HeaderValue>) -> bool {
     version
         .and_then(|value| value.to_str().ok())
         .and_then(Revision::parse)

@@ -138,12 +138,7 @@ async fn ping<W: World>(
     let request = session.own_post(refusal::ping(&RequestId::own(PING)));
     let answer = session
         .pool
-        .send_once(
-            &home.replica,
-            home.backend_id.as_ref(),
-            &request,
-            Deadline::after(wait),
-        )
+        .send_once(&home.replica, home.known_by(), &request, Deadline::after(wait))
         .await?;
     Ok(session.understand(home, answer).await)
 }

@@ -18,6 +18,7 @@ use crate::config::resolved::Sessions;
 use crate::pure::refusal::{self, Withdrawal};
 use crate::pure::rpc::RequestId;
 use crate::pure::session::{Asks, Generation, LossCause, OnSessionLoss, Phase};
+use crate::pure::session_token::Transport;
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, NotExecuted};
 use crate::relay::doubt;
@@ -144,7 +145,7 @@ impl<W: World> Session<W> {
             {
                 return (generation, Ok(Sent::NotRun));
             }
-            let own = home.backend_id.as_ref();
+            let own = home.known_by();
             let answered = if self.is_pinned(&home) {
                 let sent = self
                     .pool
@@ -174,7 +175,12 @@ impl<W: World> Session<W> {
                     return (generation, Err(why));
                 }
             };
-            return match self.judge(relay, &home, answer).await {
+            let understood = self.understand(&home, answer).await;
+            if let (Understood::Gone, Some(post)) = (&understood, request.post) {
+                // Before its stream hears of the loss: the answer to the POST says that it was not executed.
+                self.post_is_refused(post);
+            }
+            return match self.found(relay, &home, understood) {
                 Ok(Sent::NotRun) => (generation, self.not_run(relay, request, asks).await),
                 judged => (generation, judged),
             };
@@ -216,7 +222,7 @@ impl<W: World> Session<W> {
         {
             return Ok(Sent::NotRun);
         }
-        let own = home.backend_id.as_ref();
+        let own = home.known_by();
         let sent = match (home.replica.duty(), self.is_pinned(&home)) {
             // Its replica is on its way out or gone, and any other takes what is the session's.
             (Duty::Draining | Duty::Drained, false) => {
@@ -229,7 +235,10 @@ impl<W: World> Session<W> {
             }
         };
         match sent {
-            Ok(answer) => self.judge(relay, &home, answer).await,
+            Ok(answer) => {
+                let understood = self.understand(&home, answer).await;
+                self.found(relay, &home, understood)
+            }
             Err(why) => {
                 if why == Unanswered::NotSent(NotExecuted::Unavailable) && self.phase() == Phase::Live {
                     // Nobody waits for this one; but whether the session is lost is found out without being asked.
@@ -252,19 +261,22 @@ impl<W: World> Session<W> {
 
     /// Whether only one replica knows it.
     pub(crate) fn is_pinned(&self, home: &Home) -> bool {
-        match self.pool.config.sessions {
-            Sessions::Replica => home.backend_id.is_some(),
-            Sessions::Shared | Sessions::None => false,
+        match (self.transport, self.pool.config.sessions) {
+            // Whatever the server shares, one connection to one replica carries it.
+            (Transport::HttpSse, _) => true,
+            (Transport::Streamable, Sessions::Replica) => home.backend_id.is_some(),
+            (Transport::Streamable, Sessions::Shared | Sessions::None) => false,
         }
     }
 
-    async fn judge(
+    /// What follows from an answer.
+    fn found(
         self: &Arc<Self>,
         relay: &Arc<Relay<W>>,
         home: &Home,
-        answer: BackendAnswer<W>,
+        understood: Understood<W>,
     ) -> Result<Sent<W>, Unanswered> {
-        Ok(match self.understand(home, answer).await {
+        Ok(match understood {
             Understood::Answer(answer) => Sent::Answer(answer),
             Understood::Whole(answer) => Sent::Whole(answer),
             Understood::Gone => {

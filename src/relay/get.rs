@@ -12,11 +12,13 @@ use tracing::{debug, info};
 use crate::pure::epoch::{EpochEnd, Reason};
 use crate::pure::event_id::{EventId, Mark, StreamName};
 use crate::pure::session::{Known, Phase};
+use crate::pure::session_token::Transport;
 use crate::pure::stream::Agent;
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, Opening, Refused};
 use crate::relay::canned_task::Canned;
 use crate::relay::headers::{self, Verdict};
+use crate::relay::http_sse;
 use crate::relay::mailbox::{Asked, Command, Mailbox, Reply};
 use crate::relay::passing::Passing;
 use crate::relay::session::Session;
@@ -28,7 +30,7 @@ use crate::relay::world::World;
 const LOOKS_MAX: usize = 4;
 
 /// What a `Last-Event-ID` says, once it is judged.
-enum Cursor {
+pub(crate) enum Cursor {
     /// There is none.
     None,
     /// It is no id of ours, or of another session: it names nothing.
@@ -43,6 +45,10 @@ pub(crate) async fn get<W: World>(
     session: &Arc<Session<W>>,
     call: &Call,
 ) -> Answer<Passing<W>> {
+    match session.transport {
+        Transport::Streamable => {}
+        Transport::HttpSse => return http_sse::resume::resume(relay, session, call).await,
+    }
     let agent = headers::agent_of(&call.headers);
     let cursor = judge(relay, session, &call.headers);
     for _ in 0..LOOKS_MAX {
@@ -84,7 +90,8 @@ pub(crate) enum Looked<W: World> {
     Again,
 }
 
-fn judge<W: World>(relay: &Relay<W>, session: &Session<W>, fields: &HeaderMap) -> Cursor {
+/// Judges the cursor in these fields by the session that it should be of.
+pub(crate) fn judge<W: World>(relay: &Relay<W>, session: &Session<W>, fields: &HeaderMap) -> Cursor {
     let Some(value) = fields.get(headers::LAST_EVENT_ID) else {
         return Cursor::None;
     };
@@ -125,6 +132,10 @@ async fn resume<W: World>(
             EpochEnd::Finished => unmet(relay, session, id, Reason::Evicted, agent),
             EpochEnd::Lost(reason) => unmet(relay, session, id, reason, agent),
         }),
+        // A token of this session opens nothing but Streamable HTTP: such a cursor was never given here.
+        (Known::Buried(_) | Known::Nothing, StreamName::HttpSse) => {
+            Looked::Answer(Answer::Refused(Refused::NothingToResume))
+        }
         (Known::Buried(tombstone), StreamName::Get) => {
             let reason = match tombstone.end {
                 EpochEnd::Finished => Reason::EpochChanged,

@@ -9,14 +9,17 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use http::{HeaderMap, HeaderValue};
 
 use crate::pure::session::{Generation, Phase, Server};
-use crate::pure::session_token::Sealed;
+use crate::pure::session_token::{Sealed, Transport};
+use crate::relay::pool::KnownBy;
 use crate::relay::session::Session;
 use crate::relay::world::World;
 use crate::routing::{Replica, Seat};
 
 /// By what a backend and a session at it are known.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Signs {
+    /// How its messages travel.
+    pub(crate) transport: Transport,
     /// The id under which the replica knows the session; `None` = it keeps no sessions.
     pub(crate) backend_id: Option<HeaderValue>,
     /// Who it said it is.
@@ -25,11 +28,23 @@ pub(crate) struct Signs {
     pub(crate) instance: Option<HeaderValue>,
 }
 
+impl Default for Signs {
+    fn default() -> Self {
+        Self {
+            transport: Transport::Streamable,
+            backend_id: None,
+            server: None,
+            instance: None,
+        }
+    }
+}
+
 impl Signs {
     /// All that a token says of them.
     pub(crate) fn of_token(facts: &Sealed) -> Self {
         let id = facts.backend_id.as_ref();
         Self {
+            transport: facts.transport,
             backend_id: id.and_then(|id| HeaderValue::try_from(id.as_str()).ok()),
             server: None,
             instance: None,
@@ -40,6 +55,7 @@ impl Signs {
     pub(crate) fn of_answer(head: &HeaderMap, body: &[u8], instance_header: Option<&str>) -> Self {
         let instance = instance_header.and_then(|name| head.get(name));
         Self {
+            transport: Transport::Streamable,
             backend_id: None,
             server: Server::of(body),
             // Copied: the field pins the buffer that the head was read into.
@@ -52,7 +68,8 @@ impl Signs {
 pub(crate) struct Home {
     /// Its replica.
     pub(crate) replica: Arc<Replica>,
-    /// The id under which the replica knows it; `None` = it keeps no sessions.
+    transport: Transport,
+    /// The id under which the replica knows it, or over HTTP+SSE the endpoint; `None` = it keeps no sessions.
     pub(crate) backend_id: Option<HeaderValue>,
     /// Which life of the session this is.
     pub(crate) generation: Generation,
@@ -68,11 +85,21 @@ impl Home {
         Arc::new(Self {
             verified: AtomicU64::new(replica.troubles()),
             replica,
+            transport: signs.transport,
             backend_id: signs.backend_id,
             generation,
             server: signs.server,
             instance: signs.instance,
         })
+    }
+
+    /// By what the replica knows it.
+    pub(crate) fn known_by(&self) -> KnownBy<'_> {
+        match (self.transport, &self.backend_id) {
+            (_, None) => KnownBy::Nothing,
+            (Transport::Streamable, Some(id)) => KnownBy::Id(id),
+            (Transport::HttpSse, Some(endpoint)) => KnownBy::Endpoint(endpoint),
+        }
     }
 
     /// Whether the replica had no trouble since it was last known to have the session.
@@ -218,6 +245,7 @@ mod tests {
         let replica = replica(1);
         let server = Server::of(br#"{"result":{"serverInfo":{"version":"1"}}}"#);
         let signs = Signs {
+            transport: Transport::Streamable,
             backend_id: None,
             server,
             instance: Some(HeaderValue::from_static("a")),

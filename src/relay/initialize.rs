@@ -18,13 +18,13 @@ use tracing::{debug, info, warn};
 use crate::pure::revision::{Era, Revision};
 use crate::pure::rpc::{self, EventKind, RequestId};
 use crate::pure::session::{Opening, Presented};
-use crate::pure::session_token::{self, BackendId, Flags, Sealed};
+use crate::pure::session_token::{self, BackendId, Flags, Sealed, Transport};
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, Refused};
 use crate::relay::headers;
 use crate::relay::home::Signs;
 use crate::relay::passing::{self, Passing};
-use crate::relay::pool::{BackendAnswer, Pool, Request, Unanswered};
+use crate::relay::pool::{BackendAnswer, KnownBy, Pool, Request, Unanswered};
 use crate::relay::session::Fresh;
 use crate::relay::world::World;
 use crate::routing::Seat;
@@ -68,7 +68,10 @@ pub(crate) async fn initialize<W: World>(
     let from = call.peer;
     let opener = Presented::of(relay.keys.current(), &pool.credentials, &call.headers);
     let request = Request::of(call);
-    let (seat, incoming) = match pool.send_any(from, None, &request, Deadline::after(limit)).await {
+    let (seat, incoming) = match pool
+        .send_any(from, KnownBy::Nothing, &request, Deadline::after(limit))
+        .await
+    {
         Ok(found) => found,
         Err(why) => return Answer::Refused(refused(why)),
     };
@@ -148,6 +151,7 @@ fn begin<W: World>(
         flags: Flags::of_initialize(&answered.response),
         replica: seat.replica().key(),
         revision,
+        transport: Transport::Streamable,
         backend_id,
     };
     let token = session_token::seal(relay.keys.current(), &pool.config.name, &facts, relay.random())
@@ -167,11 +171,12 @@ fn begin<W: World>(
         signs,
         opening: opening.and_then(|opening| relay.beginnings.keep(opening)),
         token: token.clone(),
+        carrier: None,
         seat,
         early: answered.early,
         opener: Some(opener),
     };
-    relay.begin_session(pool, fresh);
+    let _ = relay.begin_session(pool, fresh);
     Ok((Some(token), answered.response))
 }
 

@@ -405,5 +405,6 @@ fn word(why: Dropped) -> words::Dropped {
         Dropped::AnsweredHere => words::Dropped::AnsweredHere,
         Dropped::Repeated => words::Dropped::Repeated,
         Dropped::Contradicts => words::Dropped::Contradicts,
+        Dropped::Own => words::Dropped::Own,
     }
 }

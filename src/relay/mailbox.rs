@@ -14,6 +14,7 @@ use crate::pure::event_id::StreamName;
 use crate::pure::rpc::RequestId;
 use crate::relay::answer::Opening;
 use crate::relay::exchange::WholeAnswer;
+use crate::relay::http_sse::stream::Carried;
 use crate::relay::sink::{ClientSink, Receipt};
 use crate::relay::turn::Waiting;
 
@@ -99,6 +100,8 @@ pub(crate) enum Command {
     },
     /// Free the data if no client is attached; memory is short.
     Shed,
+    /// What concerns one POST of an HTTP+SSE session.
+    Carried(Carried),
     /// The client proved that it had the whole answer: nobody will ask for it again.
     Had,
 }

@@ -4,7 +4,7 @@
 //! Reading order: `answer.rs`, `dispatch.rs`, `repeat.rs`, `post.rs`, `stream_task.rs`, `gate.rs`, `get.rs`, `ask.rs`,
 //! `turn.rs`, `outcome.rs`; then `standing.rs`, `doubt.rs`, `recover.rs`.
 //! The backend's side: `upstream_get.rs`, `pursue.rs` (polls), `reattach.rs` and `confirm.rs` (proofs), `asks.rs`,
-//! `tend.rs`.
+//! `tend.rs`. HTTP+SSE of 2024-11-05 has a door of its own: `http_sse/mod.rs`.
 //! Next: `answer.rs`.
 
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use crate::pure::event_id::Uid;
 use crate::pure::keys::KeyRing;
 use crate::pure::log::Millis;
 use crate::pure::session::{Ended, Origin};
+use crate::pure::session_token::Transport;
 use crate::relay::beginnings::Beginnings;
 use crate::relay::canned_task::Bell;
 use crate::relay::held::Allowance;
@@ -61,6 +62,7 @@ mod get;
 mod headers;
 mod held;
 mod home;
+mod http_sse;
 mod idle;
 mod initialize;
 mod intake;
@@ -185,17 +187,25 @@ impl<W: World> Relay<W> {
         self.registry.count(pool.index)
     }
 
-    fn begin_session(self: &Arc<Self>, pool: &Arc<Pool<W>>, fresh: Fresh) {
+    fn begin_session(self: &Arc<Self>, pool: &Arc<Pool<W>>, fresh: Fresh) -> Arc<Session<W>> {
         let session = Session::new(self, pool, fresh, Origin::Fresh);
-        info!(upstream = %pool.config.name, replica = %session.replica().authority(), session = %session.label(), revision = session.revision.as_str(), "session began");
+        match session.transport {
+            Transport::Streamable => {
+                info!(upstream = %pool.config.name, replica = %session.replica().authority(), session = %session.label(), transport = session.transport.as_str(), revision = session.revision.as_str(), "session began");
+            }
+            // What its client and its backend negotiate is theirs.
+            Transport::HttpSse => {
+                info!(upstream = %pool.config.name, replica = %session.replica().authority(), session = %session.label(), transport = session.transport.as_str(), "session began");
+            }
+        }
         pool.instruments.sessions_opened.one();
-        self.registry.add(session);
+        self.registry.add(session)
     }
 
     /// Ends a session here: its token opens nothing any more, its streams are told.
     fn end_session(&self, session: &Session<W>, why: Ended) {
         let cause = match why {
-            Ended::Deleted | Ended::Idle | Ended::TooOld => EndCause::SessionOver,
+            Ended::Deleted | Ended::Idle | Ended::TooOld | Ended::Detached => EndCause::SessionOver,
             Ended::BackendLost => EndCause::SessionLost,
         };
         self.registry.end(session);
@@ -213,6 +223,11 @@ impl<W: World> Relay<W> {
     /// A session's time is over: it ends here, and its backend is told.
     fn expire(self: &Arc<Self>, session: &Arc<Session<W>>, why: Ended) {
         self.end_session(session, why);
+        match session.transport {
+            Transport::Streamable => {}
+            // Its backend sees that its connection ends.
+            Transport::HttpSse => return,
+        }
         let (relay, session) = (Arc::clone(self), Arc::clone(session));
         tokio::spawn(async move {
             let request = Request::own(Method::DELETE, session.own_fields(), bytes::Bytes::new());

@@ -37,6 +37,7 @@ impl<W: World> StreamTask<W> {
         self.source = Source::Over;
         match self.life.source_ended(how, self.session.revision.primes()) {
             AfterSource::Nothing => {}
+            AfterSource::SessionOver => self.session_over(),
             // What was asked for with proof is not polled: there it is one of the ways to bring nothing.
             AfterSource::Poll if self.backend.reattaching.is_some() => {
                 self.broke(how, Reason::BackendLost, now)
@@ -61,6 +62,8 @@ impl<W: World> StreamTask<W> {
                 return self.reattach_opened(opened, now);
             }
             StreamName::Post(_) => return self.asked_again(opened, now),
+            // Its connection stood before it did.
+            StreamName::HttpSse => return,
             StreamName::Get => {}
         }
         match opened {
@@ -163,9 +166,10 @@ impl<W: World> StreamTask<W> {
             self.relay
                 .calls_failed(&self.session, &self.name, failure, open.len());
         }
-        if self.name != StreamName::Get {
+        match self.name {
+            StreamName::Get | StreamName::HttpSse => {}
             // It takes no place among those that run.
-            self.session.finished(self.epoch);
+            StreamName::Post(_) => self.session.finished(self.epoch),
         }
     }
 
@@ -233,6 +237,10 @@ impl<W: World> StreamTask<W> {
         }
         let end = match self.name {
             StreamName::Get => EpochEnd::Lost(reason),
+            StreamName::HttpSse => {
+                self.say_when_to_come_back(cause);
+                EpochEnd::Lost(reason)
+            }
             StreamName::Post(_) => EpochEnd::Finished,
         };
         match (&self.reader, &self.awaited) {
@@ -245,7 +253,8 @@ impl<W: World> StreamTask<W> {
     /// The proxy drains: a standalone stream's client is sent away with a `retry`; an answer goes on.
     pub(crate) fn drain(&mut self, retry_ms: u64, now: Millis) {
         match self.name {
-            StreamName::Post(_) => {}
+            // Its calls have time; who waits for nothing is sent away at the end of this wake.
+            StreamName::Post(_) | StreamName::HttpSse => {}
             StreamName::Get => {
                 self.answer_early(Millis(u64::MAX));
                 self.send_away(retry_ms, now);
@@ -263,6 +272,10 @@ impl<W: World> StreamTask<W> {
         match self.name {
             StreamName::Get => self.turn(reason, Again::Nothing, None),
             StreamName::Post(_) => self.give_up(reason, now),
+            StreamName::HttpSse => {
+                self.session_over();
+                self.give_up(reason, now);
+            }
         }
     }
 
@@ -288,8 +301,10 @@ impl<W: World> StreamTask<W> {
         }
         info!(session = %self.session.label(), stream = %self.name, "stream without a client expired");
         self.answer_for_client(&[]);
-        if matches!(self.name, StreamName::Post(_)) {
-            self.session.cancel_upstream(&self.relay, self.life.open_ids());
+        match self.name {
+            StreamName::Get => {}
+            StreamName::Post(_) => self.session.cancel_upstream(&self.relay, self.life.open_ids()),
+            StreamName::HttpSse => return self.abandoned(),
         }
         self.phase = Phase::Over(EpochEnd::Lost(Reason::Evicted));
     }
@@ -312,7 +327,7 @@ impl<W: World> StreamTask<W> {
         if self.settled == Settled::No {
             self.settled = Settled::Yes;
             match self.name {
-                StreamName::Get => {}
+                StreamName::Get | StreamName::HttpSse => {}
                 StreamName::Post(_) => self.relay.running.settled(),
             }
         }
@@ -349,6 +364,7 @@ impl<W: World> StreamTask<W> {
         // A connection that is still here is dropped with the stream.
         drop(self.release_reader(self.relay.now()));
         self.count_as(Counted::Not);
+        self.count_under_way();
         self.settle();
     }
 }

@@ -114,17 +114,19 @@ pub(crate) async fn pass<W: World>(mut incoming: BackendAnswer<W>) -> Result<Ans
 }
 
 /// Passes an answer on as it comes, event streams too.
-#[expect(clippy::boxed_local, reason = "every answer of a backend is in its box")]
 pub(crate) fn untouched<W: World>(incoming: BackendAnswer<W>) -> Answer<Passing<W>> {
+    untouched_behind(incoming, None)
+}
+
+/// The same, where this was read of it already.
+#[expect(clippy::boxed_local, reason = "every answer of a backend is in its box")]
+pub(crate) fn untouched_behind<W: World>(
+    incoming: BackendAnswer<W>,
+    ahead: Option<Bytes>,
+) -> Answer<Passing<W>> {
     let head = headers::to_client(incoming.head.headers);
-    Answer::Passing(response(
-        incoming.head.status,
-        head,
-        Passing {
-            ahead: None,
-            body: incoming.body,
-        },
-    ))
+    let body = incoming.body;
+    Answer::Passing(response(incoming.head.status, head, Passing { ahead, body }))
 }
 
 /// A whole answer.

@@ -14,12 +14,13 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::warn;
 
 use crate::config::live::Live;
-use crate::config::resolved::{self, EventStore, RequestIds};
+use crate::config::resolved::{self, EventStore, RequestIds, Transport};
 use crate::net::Net;
 use crate::net::tls::TlsProblem;
+use crate::pure::epoch::Epoch;
 use crate::pure::revision::{Priming, Revision};
 use crate::pure::session::CredentialFields;
-use crate::pure::session_token::ReplicaKey;
+use crate::pure::session_token::{self, ReplicaKey};
 use crate::relay::answer::{Call, NotExecuted};
 use crate::relay::headers;
 use crate::relay::world::World;
@@ -48,6 +49,8 @@ pub struct Pool<W: World> {
     pub(crate) instruments: Arc<UpstreamInstruments>,
     /// Whether the server was seen to keep events.
     keeps_events: AtomicBool,
+    /// Whether the server was seen to speak HTTP+SSE.
+    speaks_http_sse: AtomicBool,
     few: Semaphore,
     pub(super) client: Live<Client<W::Net>>,
     pub(super) world: Arc<W>,
@@ -68,6 +71,26 @@ pub(crate) struct Request {
     pub(crate) body: Bytes,
     /// The backend's own cursor, where its stream is asked again; a client's never reaches it.
     pub(crate) cursor: Option<HeaderValue>,
+    /// The mark of a POST whose answers come on the stream of its session (HTTP+SSE).
+    pub(crate) post: Option<Epoch>,
+}
+
+/// By what a backend knows the session that a request belongs to.
+#[derive(Clone, Copy)]
+pub(crate) enum KnownBy<'a> {
+    /// Nothing: it is no session's, or the backend keeps none.
+    Nothing,
+    /// This `Mcp-Session-Id`.
+    Id(&'a HeaderValue),
+    /// The path and query of this endpoint, which it named (HTTP+SSE).
+    Endpoint(&'a HeaderValue),
+}
+
+impl<'a> KnownBy<'a> {
+    /// An id, if there is one.
+    pub(crate) fn id(id: Option<&'a HeaderValue>) -> Self {
+        id.map_or(Self::Nothing, Self::Id)
+    }
 }
 
 /// Why there is no answer.
@@ -99,6 +122,7 @@ impl Request {
             headers,
             body,
             cursor: None,
+            post: None,
         }
     }
 
@@ -116,6 +140,7 @@ impl Request {
             headers,
             body,
             cursor: None,
+            post: None,
         }
     }
 }
@@ -152,6 +177,7 @@ impl<W: World> Pool<W> {
             instruments,
             client: Live::new(client),
             keeps_events: AtomicBool::new(false),
+            speaks_http_sse: AtomicBool::new(false),
             credentials: Live::new(Arc::new(credentials_of(&config))),
             world,
             few: Semaphore::new(BEGINNINGS_AT_ONCE_MAX),
@@ -189,6 +215,20 @@ impl<W: World> Pool<W> {
         self.keeps_events.store(true, Ordering::Relaxed);
     }
 
+    /// The server was seen to speak this transport.
+    pub(crate) fn seen_to_speak(&self, transport: session_token::Transport) {
+        let http_sse = transport == session_token::Transport::HttpSse;
+        self.speaks_http_sse.store(http_sse, Ordering::Relaxed);
+    }
+
+    /// What is known of the transport that the server speaks: what is configured, or what it was seen to speak.
+    pub(crate) fn speaks(&self) -> Transport {
+        match self.config.transport {
+            Transport::Auto if self.speaks_http_sse.load(Ordering::Relaxed) => Transport::Sse,
+            said => said,
+        }
+    }
+
     /// Whether the request ids of a session of this revision are made its own.
     pub(crate) fn isolates(&self, revision: Revision) -> bool {
         match (
@@ -215,14 +255,20 @@ impl<W: World> Pool<W> {
     pub(crate) async fn send_once(
         &self,
         replica: &Arc<Replica>,
-        session: Option<&HeaderValue>,
+        session: KnownBy<'_>,
         request: &Request,
         deadline: Deadline,
     ) -> Result<BackendAnswer<W>, SendError> {
         let origin = headers::own_origin(&request.headers, replica);
+        let (id, path) = match session {
+            KnownBy::Nothing => (None, replica.path()),
+            KnownBy::Id(id) => (Some(id), replica.path()),
+            // Visible ASCII, by construction.
+            KnownBy::Endpoint(endpoint) => (None, endpoint.to_str().unwrap_or(replica.path())),
+        };
         let target = match &request.query {
-            None => std::borrow::Cow::Borrowed(replica.path()),
-            Some(query) => std::borrow::Cow::Owned(join(replica.path(), query)),
+            None => std::borrow::Cow::Borrowed(path),
+            Some(query) => std::borrow::Cow::Owned(join(path, query)),
         };
         let outgoing = Outgoing {
             method: request.method.clone(),
@@ -231,7 +277,7 @@ impl<W: World> Pool<W> {
             withheld: headers::stays_here,
             own: &[
                 origin.as_ref().map(|origin| ("origin", origin)),
-                session.map(|id| ("mcp-session-id", id)),
+                id.map(|id| ("mcp-session-id", id)),
                 request.cursor.as_ref().map(|cursor| ("last-event-id", cursor)),
             ],
             body: request.body.clone(),
@@ -247,7 +293,7 @@ impl<W: World> Pool<W> {
     pub(crate) async fn send_any(
         &self,
         from: IpAddr,
-        session: Option<&HeaderValue>,
+        session: KnownBy<'_>,
         request: &Request,
         deadline: Deadline,
     ) -> Result<(Seat, BackendAnswer<W>), Unanswered> {

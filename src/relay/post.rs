@@ -17,12 +17,14 @@ use crate::pure::event_id::{Rid, StreamName};
 use crate::pure::refusal::{self, Execution, Failure, Unserved};
 use crate::pure::rpc::RequestId;
 use crate::pure::session::{Asks, Generation, Restored};
+use crate::pure::session_token::Transport;
 use crate::pure::stream::{Agent, Life};
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, NotExecuted, Refused};
 use crate::relay::birth::{Beginning, Place};
 use crate::relay::exchange::Sent;
 use crate::relay::headers;
+use crate::relay::http_sse;
 use crate::relay::isolated::{self, Unfit};
 use crate::relay::passing::{self, Passing};
 use crate::relay::pool::{BackendAnswer, Request, Unanswered};
@@ -58,7 +60,21 @@ pub(crate) async fn post<W: World>(
         Said::Requests { ids, note } => {
             let asks = note.asks();
             session.note(note);
-            execute(relay, session, (request, asks), Asking { ids, agent }, ticket).await
+            match session.transport {
+                Transport::Streamable => {
+                    execute(relay, session, (request, asks), Asking { ids, agent }, ticket).await
+                }
+                Transport::HttpSse => {
+                    Box::pin(http_sse::post::execute(
+                        relay,
+                        session,
+                        (request, asks),
+                        ids,
+                        ticket,
+                    ))
+                    .await
+                }
+            }
         }
         Said::Notices { cancelled, answered } => {
             session.client_answered(&answered);
@@ -106,7 +122,7 @@ async fn plain<W: World>(
     }
 }
 
-async fn pass_on<W: World>(incoming: BackendAnswer<W>) -> Answer<Passing<W>> {
+pub(crate) async fn pass_on<W: World>(incoming: BackendAnswer<W>) -> Answer<Passing<W>> {
     passing::pass(incoming)
         .await
         .unwrap_or(Answer::Refused(Refused::BackendUnreachable))

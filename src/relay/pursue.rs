@@ -31,6 +31,8 @@ impl<W: World> Session<W> {
     pub(crate) fn trail_depth(&self, stream: &StreamName) -> usize {
         match (stream, self.pool.config.stream.reattach, self.revision.primes()) {
             (StreamName::Get, Reattach::Never | Reattach::Proved, _) => UPSTREAM_CACHE_EVENTS,
+            // Nobody can be asked again: the session is over with the connection.
+            (StreamName::HttpSse, Reattach::Never | Reattach::Proved, _) => 0,
             (StreamName::Post(_), Reattach::Proved, _) => PROOF_DEPTH,
             (StreamName::Post(_), Reattach::Never, Priming::Yes) => POLL_DEPTH,
             (StreamName::Post(_), Reattach::Never, Priming::No) => 0,
@@ -100,7 +102,7 @@ impl<W: World> StreamTask<W> {
     pub(crate) fn again(&self) -> Opening<W> {
         let cursor = match (&self.backend.reattaching, &self.name) {
             (Some(reattaching), StreamName::Get | StreamName::Post(_)) => Some(reattaching.cursor()),
-            (None, StreamName::Get) => None,
+            (_, StreamName::HttpSse) | (None, StreamName::Get) => None,
             (None, StreamName::Post(_)) => self.backend.trail.cursor(),
         };
         let cursor = cursor.and_then(|id| HeaderValue::from_bytes(id).ok());

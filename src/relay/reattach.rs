@@ -35,7 +35,7 @@ impl<W: World> StreamTask<W> {
     fn may_reattach(&self) -> bool {
         let upstream = &self.session.pool.config;
         match (upstream.stream.reattach, &self.name, upstream.event_store) {
-            (Reattach::Never, _, _) => false,
+            (Reattach::Never, _, _) | (Reattach::Proved, StreamName::HttpSse, _) => false,
             (Reattach::Proved, StreamName::Get, EventStore::Undeclared) => false,
             (Reattach::Proved, StreamName::Get, EventStore::PerSession)
             | (Reattach::Proved, StreamName::Post(_), EventStore::Undeclared | EventStore::PerSession) => {
@@ -148,6 +148,7 @@ impl<W: World> StreamTask<W> {
         (self.backend.reattaching, self.backend.pursuit, self.source) = (None, None, Source::Over);
         match self.name {
             StreamName::Post(_) => self.fail_open(reason, now),
+            StreamName::HttpSse => self.session_over(),
             StreamName::Get => self.get_lost(reason, now),
         }
     }

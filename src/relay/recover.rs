@@ -15,6 +15,7 @@ use tracing::{debug, info, warn};
 use crate::config::resolved::Sessions;
 use crate::pure::session::loss::{Attempt, Facts, Hopeless, Known, Leaves, Loss};
 use crate::pure::session::{Asks, Ended, Generation, LossCause, Losses, OnSessionLoss, Phase, Restored};
+use crate::pure::session_token::Transport;
 use crate::relay::Relay;
 use crate::relay::gate::{self, Heard};
 use crate::relay::home::Home;
@@ -86,6 +87,11 @@ pub(crate) fn fit<W: World>(
 impl<W: World> Session<W> {
     /// What is done if its backend loses it. Where sessions keep nothing, there is nothing to announce.
     pub(crate) fn loss_rule(&self) -> OnSessionLoss {
+        match self.transport {
+            Transport::Streamable => {}
+            // Nobody can begin it anew: it lives and dies with its stream.
+            Transport::HttpSse => return OnSessionLoss::Terminate,
+        }
         match (self.pool.config.session.on_loss, self.pool.config.sessions) {
             (OnSessionLoss::Announce, Sessions::None) => OnSessionLoss::Reinitialize,
             (rule, Sessions::Replica | Sessions::Shared | Sessions::None) => rule,
@@ -127,6 +133,10 @@ impl<W: World> Relay<W> {
         warn!(upstream = %session.pool.config.name, replica = %home.replica.authority(), session = %session.label(), cause = cause.as_str(), "session was lost by its backend");
         match loss {
             Loss::End(why) => {
+                let why = match session.transport {
+                    Transport::Streamable => why,
+                    Transport::HttpSse => Hopeless::Transport,
+                };
                 self.give_up(session, why);
                 Lost::Over
             }
@@ -296,7 +306,7 @@ async fn take_leave<W: World>(session: &Session<W>, old: &Home) {
     let deadline = Deadline::after(LAST_WORDS_MAX);
     let told = session
         .pool
-        .send_once(&old.replica, old.backend_id.as_ref(), &request, deadline);
+        .send_once(&old.replica, old.known_by(), &request, deadline);
     if told.await.is_err() {
         debug!(session = %session.label(), "the old backend was not told that a session was left");
     }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dashmap::DashMap;
 use http::HeaderValue;
 
+use crate::pure::epoch::Epoch;
 use crate::pure::event_id::Uid;
 use crate::relay::session::Session;
 use crate::relay::world::World;
@@ -22,6 +23,8 @@ const ENDED_MAX: usize = 262_144;
 /// The sessions.
 pub(crate) struct Registry<W: World> {
     live: DashMap<HeaderValue, Arc<Session<W>>, BuildHasherDefault<TagHasher>>,
+    /// Sessions over HTTP+SSE by the stream that carries them: who comes back presents nothing but a cursor.
+    carried: DashMap<Epoch, Arc<Session<W>>>,
     counts: Vec<AtomicUsize>,
     ended: Mutex<Ended>,
 }
@@ -37,6 +40,7 @@ impl<W: World> Registry<W> {
     pub(crate) fn new(upstreams: usize) -> Self {
         Self {
             live: DashMap::default(),
+            carried: DashMap::default(),
             counts: (0..upstreams).map(|_| AtomicUsize::new(0)).collect(),
             ended: Mutex::default(),
         }
@@ -45,6 +49,12 @@ impl<W: World> Registry<W> {
     /// The live session with this token.
     pub(crate) fn find(&self, token: &HeaderValue) -> Option<Arc<Session<W>>> {
         self.live.get(token).map(|entry| Arc::clone(entry.value()))
+    }
+
+    /// The live session over HTTP+SSE that this stream carries. Nothing is proved by knowing it: the cursor must be
+    /// verified.
+    pub(crate) fn carried_by(&self, epoch: Epoch) -> Option<Arc<Session<W>>> {
+        self.carried.get(&epoch).map(|entry| Arc::clone(entry.value()))
     }
 
     /// Adds a session; if another task was faster with the same token, that one is answered.
@@ -61,6 +71,9 @@ impl<W: World> Registry<W> {
                 .value(),
         );
         if added {
+            if let Some(epoch) = standing.carrier {
+                self.carried.insert(epoch, Arc::clone(&standing));
+            }
             self.counts[index].fetch_add(1, Ordering::Relaxed);
             standing.pool.instruments.sessions_live.shift(1);
         }
@@ -80,6 +93,9 @@ impl<W: World> Registry<W> {
             {
                 ended.set.remove(&oldest);
             }
+        }
+        if let Some(epoch) = session.carrier {
+            self.carried.remove(&epoch);
         }
         if self.live.remove(&session.token).is_some() {
             self.counts[session.pool.index].fetch_sub(1, Ordering::Relaxed);

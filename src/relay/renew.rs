@@ -21,7 +21,7 @@ use crate::relay::exchange::{NOBODY, WholeAnswer};
 use crate::relay::headers;
 use crate::relay::home::Signs;
 use crate::relay::initialize;
-use crate::relay::pool::{BackendAnswer, Request, Unanswered};
+use crate::relay::pool::{BackendAnswer, KnownBy, Request, Unanswered};
 use crate::relay::session::Session;
 use crate::relay::world::World;
 use crate::routing::{Replica, Seat};
@@ -70,7 +70,7 @@ pub(crate) async fn renew<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session
     fields.remove(headers::PROTOCOL_VERSION);
     let body = Bytes::copy_from_slice(opening.request());
     let request = Request::own(Method::POST, fields, body);
-    let sent = pool.send_any(NOBODY, None, &request, Deadline::after(limit));
+    let sent = pool.send_any(NOBODY, KnownBy::Nothing, &request, Deadline::after(limit));
     let (seat, incoming) = match sent.await {
         Ok(found) => found,
         Err(Unanswered::NoReplica | Unanswered::NotSent(_)) => return Renewal::Nobody,
@@ -184,9 +184,12 @@ async fn say<W: World>(
 ) -> Option<StatusCode> {
     let request = Request::own(Method::POST, said_by(session), Bytes::from(body));
     let deadline = Deadline::after(STEP_MAX);
-    let sent = session
-        .pool
-        .send_once(replica, signs.backend_id.as_ref(), &request, deadline);
+    let sent = session.pool.send_once(
+        replica,
+        KnownBy::id(signs.backend_id.as_ref()),
+        &request,
+        deadline,
+    );
     let answer = sent.await.ok()?;
     let status = answer.head.status;
     let _ = timeout(STEP_MAX, answer.body.collect(STEP_BYTES_MAX)).await;
@@ -211,9 +214,12 @@ fn said_by<W: World>(session: &Session<W>) -> HeaderMap {
 pub(crate) async fn end<W: World>(session: &Session<W>, replica: &Arc<Replica>, signs: &Signs) {
     let request = Request::own(Method::DELETE, said_by(session), Bytes::new());
     let deadline = Deadline::after(STEP_MAX);
-    let told = session
-        .pool
-        .send_once(replica, signs.backend_id.as_ref(), &request, deadline);
+    let told = session.pool.send_once(
+        replica,
+        KnownBy::id(signs.backend_id.as_ref()),
+        &request,
+        deadline,
+    );
     if told.await.is_err() {
         debug!(session = %session.label(), "a backend was not told that a session was begun in vain");
     }

@@ -15,6 +15,7 @@ use crate::pure::epoch::{Epoch, Reason};
 use crate::pure::log::Millis;
 use crate::pure::rpc::RequestId;
 use crate::pure::session::{Begun, BodyDigest, Known, PostKey, Settled, Shown, Taken};
+use crate::pure::session_token::Transport;
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, NotExecuted, Refused};
 use crate::relay::gate::{self, Admitted};
@@ -26,7 +27,7 @@ use crate::relay::said::Said;
 use crate::relay::session::Session;
 use crate::relay::ticket::{Outcome, Ticket};
 use crate::relay::world::World;
-use crate::relay::{get, headers, post};
+use crate::relay::{get, headers, http_sse, post};
 use crate::telemetry::words;
 
 /// How often a repeat looks again whose stream ends while it is asked.
@@ -101,6 +102,15 @@ async fn repeated<W: World>(
     (call, said): (Call, Said),
     (digest, mut found): (Option<BodyDigest>, Found<W>),
 ) -> Answer<Passing<W>> {
+    match (session.transport, &found) {
+        (Transport::Streamable, _) | (Transport::HttpSse, Found::New(_) | Found::Full { .. }) => {}
+        (
+            Transport::HttpSse,
+            Found::Running(_) | Found::Streaming(_) | Found::Answered(_) | Found::Unheld(_),
+        ) => {
+            return http_sse::post::again(session);
+        }
+    }
     let ids = said.ids().to_vec();
     for _ in 0..LOOKS_MAX {
         match found {

@@ -18,7 +18,7 @@ use crate::pure::session::{
     Ended, Expiry, Full, Generation, Known, Left, Lifetimes, Moment, Opening, Origin, Phase, Presented,
     Record, Shown, Sticky, Written,
 };
-use crate::pure::session_token::Sealed;
+use crate::pure::session_token::{Sealed, Transport};
 use crate::pure::stream::attach::Patience;
 use crate::pure::stream::reset::{self, Listener};
 use crate::pure::stream::{Agent, Early, Greeting, Witness};
@@ -45,6 +45,10 @@ pub(crate) struct Session<W: World> {
     pub(crate) uid: Uid,
     pub(crate) token: HeaderValue,
     pub(crate) revision: Revision,
+    /// How its messages travel.
+    pub(crate) transport: Transport,
+    /// Over HTTP+SSE, the one stream that carries it; `None` also if that is held by another proxy, or lost.
+    pub(crate) carrier: Option<Epoch>,
     /// Where it lives.
     pub(crate) homes: Homes,
     /// Where it stands with its backend.
@@ -75,6 +79,8 @@ pub(crate) struct Fresh {
     pub(crate) signs: Signs,
     /// How it began, if that is kept.
     pub(crate) opening: Option<Arc<Opening>>,
+    /// Over HTTP+SSE, the one stream that carries it, if that is held here.
+    pub(crate) carrier: Option<Epoch>,
     /// Its place on a replica.
     pub(crate) seat: Seat,
     /// Messages that came before its standalone stream.
@@ -91,6 +97,7 @@ impl<W: World> Session<W> {
             signs,
             opening,
             token,
+            carrier,
             seat,
             early,
             opener,
@@ -103,6 +110,8 @@ impl<W: World> Session<W> {
             uid: facts.uid,
             token,
             revision: facts.revision,
+            transport: facts.transport,
+            carrier,
             homes: Homes::new(seat, signs),
             standing: Standing::default(),
             opening,
@@ -142,7 +151,7 @@ impl<W: World> Session<W> {
     /// POST has a log of its own, whatever id it bears: a client may use an id again while its first use still runs.
     pub(crate) fn stream_key(&self, name: &StreamName, epoch: Epoch) -> StreamKey {
         let stream = match name {
-            StreamName::Get => name.spell(),
+            StreamName::Get | StreamName::HttpSse => name.spell(),
             StreamName::Post(_) => format!("{}.{}", name.spell(), epoch.spelled()).into(),
         };
         StreamKey {
@@ -301,6 +310,10 @@ impl<W: World> Session<W> {
     /// Tells the call, or the stream that answers this request, that its client cancelled it.
     pub(crate) fn cancelled(&self, id: &RequestId) {
         self.withdrawals.withdraw(id);
+        match self.transport {
+            Transport::Streamable => {}
+            Transport::HttpSse => return self.carried_is_cancelled(id),
+        }
         let name = StreamName::Post(Rid::from_request_id(id));
         let answering = self
             .record()

@@ -64,6 +64,7 @@ fn open<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, call: &Call)
         headers: call.headers.clone(),
         body: Bytes::new(),
         cursor: None,
+        post: None,
     };
     let beginning = Beginning {
         life: Life::standalone(),
@@ -156,6 +157,7 @@ pub(crate) fn again<W: World>(
         headers: session.own_fields(),
         body: Bytes::new(),
         cursor,
+        post: None,
     };
     let home = session.home();
     if !session.is_pinned(&home) {

@@ -86,6 +86,8 @@ pub(crate) struct StreamTask<W: World> {
     pub(crate) counted: Counted,
     /// Whether its client is known to have all of it.
     pub(crate) receipt: Acknowledged,
+    /// Calls of an HTTP+SSE session that a drain waits for.
+    pub(crate) under_way: usize,
 }
 
 /// Where a stream's task stands.
@@ -121,6 +123,7 @@ impl<W: World> Future for StreamTask<W> {
         }
         task.counts.evicted(task.log.span());
         task.counts.report(&task.session.pool.instruments);
+        task.count_under_way();
         if let Phase::Over(end) = task.phase {
             task.leave(cx, end);
             return Poll::Ready(());
@@ -160,6 +163,7 @@ impl<W: World> StreamTask<W> {
         let read = self.read_source(cx, now);
         self.poll_promise(cx, now);
         let written = self.written;
+        self.end_if_draining(now);
         self.flush(cx, now);
         self.leave_if_ending();
         if matches!(self.phase, Phase::Over(_)) {
@@ -185,6 +189,7 @@ impl<W: World> StreamTask<W> {
             Command::Regained => self.session_regained(),
             Command::Shed => self.shed(now),
             Command::Had => self.had(now),
+            Command::Carried(what) => self.obey_carried(what, now),
         }
     }
 
@@ -273,6 +278,7 @@ impl<W: World> StreamTask<W> {
             }
         }
         self.answer_pings();
+        self.note_carried();
         if self.life.is_over() {
             self.session.finished(self.epoch);
             self.drain_source(now);

@@ -68,6 +68,8 @@ impl<W: World> StreamTask<W> {
         match (home.replica.condition(), &self.name) {
             (Condition::Unhealthy, StreamName::Get) if self.is_pinned() => self.reopen_later(now),
             (Condition::Unhealthy, StreamName::Post(_)) if self.is_pinned() => self.ask_later(now),
+            // It is never opened again.
+            (Condition::Healthy | Condition::Unhealthy, StreamName::HttpSse) => {}
             (Condition::Healthy | Condition::Unhealthy, StreamName::Get | StreamName::Post(_)) => {
                 self.source = Source::Opening(self.again());
             }

@@ -72,6 +72,8 @@ pub enum RequestOutcome {
     TooManySessions,
     /// `initialize` was answered in a way that no session can be made of: 502.
     BadInitialize,
+    /// A stream of HTTP+SSE began in a way that no session can be made of.
+    BadEndpoint,
     /// The backend could not be reached or broke: 502.
     BackendUnreachable,
     /// The backend did not answer in time: 504.
@@ -93,6 +95,7 @@ impl Word for RequestOutcome {
         Self::NoReplica,
         Self::TooManySessions,
         Self::BadInitialize,
+        Self::BadEndpoint,
         Self::BackendUnreachable,
         Self::BackendTimeout,
         Self::ClientGone,
@@ -111,6 +114,7 @@ impl Word for RequestOutcome {
             Self::NoReplica => "no_replica",
             Self::TooManySessions => "too_many_sessions",
             Self::BadInitialize => "bad_initialize",
+            Self::BadEndpoint => "bad_endpoint",
             Self::BackendUnreachable => "backend_unreachable",
             Self::BackendTimeout => "backend_timeout",
             Self::ClientGone => "client_gone",

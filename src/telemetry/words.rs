@@ -48,10 +48,18 @@ pub enum SessionEnd {
     Expired,
     /// The backend has lost it.
     BackendLost,
+    /// The client left the one stream that carried it (HTTP+SSE), for `detached_max`.
+    Detached,
 }
 
 impl Word for SessionEnd {
-    const ALL: &'static [Self] = &[Self::Deleted, Self::Idle, Self::Expired, Self::BackendLost];
+    const ALL: &'static [Self] = &[
+        Self::Deleted,
+        Self::Idle,
+        Self::Expired,
+        Self::BackendLost,
+        Self::Detached,
+    ];
 
     fn as_str(self) -> &'static str {
         match self {
@@ -59,6 +67,7 @@ impl Word for SessionEnd {
             Self::Idle => "idle",
             Self::Expired => "expired",
             Self::BackendLost => "backend_lost",
+            Self::Detached => "detached",
         }
     }
 }
@@ -70,15 +79,18 @@ pub enum StreamKind {
     Get,
     /// The answer to one POST.
     Post,
+    /// The one stream of a session over HTTP+SSE.
+    Sse,
 }
 
 impl Word for StreamKind {
-    const ALL: &'static [Self] = &[Self::Get, Self::Post];
+    const ALL: &'static [Self] = &[Self::Get, Self::Post, Self::Sse];
 
     fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
             Self::Post => "post",
+            Self::Sse => "sse",
         }
     }
 }
@@ -123,6 +135,8 @@ pub enum Dropped {
     Repeated,
     /// The backend contradicted what it said before.
     Contradicts,
+    /// It answers a question of the proxy's own.
+    Own,
 }
 
 impl Word for Dropped {
@@ -134,6 +148,7 @@ impl Word for Dropped {
         Self::AnsweredHere,
         Self::Repeated,
         Self::Contradicts,
+        Self::Own,
     ];
 
     fn as_str(self) -> &'static str {
@@ -145,6 +160,7 @@ impl Word for Dropped {
             Self::AnsweredHere => "answered_here",
             Self::Repeated => "repeated",
             Self::Contradicts => "contradicts",
+            Self::Own => "own",
         }
     }
 }
@@ -328,9 +344,9 @@ mod tests {
     #[test]
     fn every_word_is_in_its_list_once() {
         check::<RequestKind>(7);
-        check::<RequestOutcome>(14);
-        check::<SessionEnd>(4);
-        check::<StreamKind>(2);
+        check::<RequestOutcome>(15);
+        check::<SessionEnd>(5);
+        check::<StreamKind>(3);
         check::<Verdict>(3);
         check::<Dropped>(7);
         check::<Repeated>(3);
@@ -341,6 +357,6 @@ mod tests {
         check::<Reloaded>(4);
         check::<Turned>(12);
         check::<Reason>(10);
-        check::<LossCause>(6);
+        check::<LossCause>(7);
     }
 }

@@ -62,6 +62,15 @@ impl<I: Io> EventBody<I> {
         }
     }
 
+    /// The same, where this decoder has taken what was read of it already.
+    pub const fn behind(body: Body<I>, decoder: Decoder) -> Self {
+        Self {
+            body,
+            decoder,
+            too_large: None,
+        }
+    }
+
     /// Reads once and hands every block that is complete to `on`.
     ///
     /// *Next*: after [`Read::Events`], again (more may be readable at once); after [`Read::End`], nothing: it is

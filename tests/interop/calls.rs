@@ -62,7 +62,7 @@ impl Case {
         }
     }
 
-    fn steps(self) -> u64 {
+    pub(crate) fn steps(self) -> u64 {
         match self.window {
             Window::Default => STEPS,
             Window::TooSmall => STEPS_OF_LONG_CALLS,
@@ -108,7 +108,7 @@ impl Case {
 
 /// What each call's client has reported, by tag; the relay waits for the first progress of a call before it cuts it.
 #[derive(Clone, Default)]
-struct Reported(Arc<Mutex<HashMap<String, watch::Sender<bool>>>>);
+pub(crate) struct Reported(Arc<Mutex<HashMap<String, watch::Sender<bool>>>>);
 
 impl Reported {
     fn progress(&self, tag: &str) {
@@ -117,7 +117,7 @@ impl Reported {
         });
     }
 
-    fn proof(&self, tag: &str) -> Proof {
+    pub(crate) fn proof(&self, tag: &str) -> Proof {
         let mut reported = self.of(tag, watch::Sender::subscribe);
         Box::pin(async move {
             let _run_over = reported.wait_for(|had| *had).await;
@@ -238,21 +238,22 @@ async fn measure(case: Case, row: &mut Row) -> Result<(), String> {
 
 /// What is known of the calls of a run.
 #[derive(Default)]
-struct Calls {
-    reported: Reported,
-    of: HashMap<String, OneCall>,
-    errors: Vec<String>,
+pub(crate) struct Calls {
+    pub(crate) reported: Reported,
+    pub(crate) of: HashMap<String, OneCall>,
+    pub(crate) errors: Vec<String>,
 }
 
+/// What is known of one call.
 #[derive(Default)]
-struct OneCall {
-    progress: Seen,
-    outcome: Option<Outcome>,
+pub(crate) struct OneCall {
+    pub(crate) progress: Seen,
+    pub(crate) outcome: Option<Outcome>,
 }
 
 impl Calls {
     /// Makes all calls, a few at a time, until each has ended.
-    async fn make(&mut self, client: &mut Process, case: Case) -> Result<(), String> {
+    pub(crate) async fn make(&mut self, client: &mut Process, case: Case) -> Result<(), String> {
         let mut made = 0;
         let mut ended = 0;
         while ended < case.calls {

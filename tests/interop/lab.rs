@@ -135,7 +135,19 @@ impl Serves {
         }
     }
 
+    /// Whether a server of this kind speaks the transport at all.
+    pub(crate) const fn speaks(self, over: Over) -> bool {
+        match (self, over) {
+            (Self::Sdk(Sdk::Ts2, _), Over::Sse | Over::SseWithCursor) => false,
+            (Self::Sdk(..) | Self::Everything, _) => true,
+        }
+    }
+
     pub(crate) fn command(self) -> Command {
+        self.command_over(Over::Streamable)
+    }
+
+    fn command_over(self, over: Over) -> Command {
         match self {
             Self::Sdk(sdk, keeps) => {
                 let mut command = sdk.command("server");
@@ -149,13 +161,22 @@ impl Serves {
                     Keeps::Events => command.args(["--store", "memory"]),
                     Keeps::Nothing => command.arg("--stateless"),
                 };
+                match over {
+                    Over::Streamable => {}
+                    Over::Sse | Over::SseWithCursor => {
+                        command.arg("--sse");
+                    }
+                }
                 command
             }
             Self::Everything => {
                 let mut command = node();
                 command.arg("-r").arg(sources().join("everything.cjs"));
                 command.arg(lab().join("node_modules/@modelcontextprotocol/server-everything/dist/index.js"));
-                command.arg("streamableHttp");
+                command.arg(match over {
+                    Over::Streamable => "streamableHttp",
+                    Over::Sse | Over::SseWithCursor => "sse",
+                });
                 command
             }
         }
@@ -164,6 +185,26 @@ impl Serves {
 
 pub(crate) fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab")
+}
+
+/// Which transport a client and a server speak.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Over {
+    /// Streamable HTTP.
+    Streamable,
+    /// HTTP+SSE of 2024-11-05, with the SDK's client as it is: none of them presents a cursor when it comes back.
+    Sse,
+    /// The same with TypeScript's client as its authors could use it: a `fetch` of ours adds the cursor that it drops.
+    SseWithCursor,
+}
+
+impl Over {
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Streamable => "/mcp",
+            Self::Sse | Self::SseWithCursor => "/sse",
+        }
+    }
 }
 
 /// A process that says JSON objects, one a line.
@@ -250,7 +291,12 @@ impl Process {
 
 /// Starts a server; where it listens, and the process.
 pub(crate) async fn serve(what: Serves) -> Result<(SocketAddr, Process), String> {
-    let mut process = Process::start(format!("server {}", what.name()), what.command())?;
+    serve_over(what, Over::Streamable).await
+}
+
+/// The same, of this transport.
+pub(crate) async fn serve_over(what: Serves, over: Over) -> Result<(SocketAddr, Process), String> {
+    let mut process = Process::start(format!("server {}", what.name()), what.command_over(over))?;
     let said = process.expect("listening").await?;
     let port = said["port"]
         .as_u64()
@@ -261,13 +307,27 @@ pub(crate) async fn serve(what: Serves) -> Result<(SocketAddr, Process), String>
 
 /// Starts a client and waits until it has initialized.
 pub(crate) async fn connect(sdk: Sdk, to: SocketAddr) -> Result<Process, String> {
+    connect_over(sdk, Over::Streamable, to).await
+}
+
+/// The same, over this transport.
+pub(crate) async fn connect_over(sdk: Sdk, over: Over, to: SocketAddr) -> Result<Process, String> {
     let mut command = sdk.command("client");
     match sdk {
         Sdk::Ts1 => command.arg("1"),
         Sdk::Ts2 => command.arg("2"),
         Sdk::Py1 | Sdk::Py2 => &mut command,
     };
-    command.arg(format!("http://{to}/mcp"));
+    command.arg(format!("http://{to}{}", over.path()));
+    match over {
+        Over::Streamable => {}
+        Over::Sse => {
+            command.arg("sse");
+        }
+        Over::SseWithCursor => {
+            command.arg("sse-with-cursor");
+        }
+    }
     let mut process = Process::start(format!("client {}", sdk.name()), command)?;
     process.expect("ready").await?;
     Ok(process)
@@ -283,10 +343,21 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// Starts it in front of `replicas`, with settings as `--set` takes them.
     pub(crate) async fn start(replicas: &[SocketAddr], settings: &[&str]) -> Result<Self, String> {
+        Self::start_over(Over::Streamable, replicas, settings).await
+    }
+
+    /// The same, in front of servers of this transport: nothing but their URL says which it is.
+    pub(crate) async fn start_over(
+        over: Over,
+        replicas: &[SocketAddr],
+        settings: &[&str],
+    ) -> Result<Self, String> {
         let mut command = Command::new(binary());
         command.args(["run", "--listen", "127.0.0.1:0", "--admin", "off"]);
         for replica in replicas {
-            command.arg("--upstream").arg(format!("http://{replica}/mcp"));
+            command
+                .arg("--upstream")
+                .arg(format!("http://{replica}{}", over.path()));
         }
         for setting in settings {
             command.arg("--set").arg(setting);

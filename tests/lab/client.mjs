@@ -3,27 +3,69 @@
 // whoever reads this decides when a call hangs.
 // Next: everything.cjs.
 //
-//     client.mjs SDK URL
+//     client.mjs SDK URL [sse|sse-with-cursor]
 import readline from 'node:readline';
 import { load, say } from './lab.mjs';
 
-const [, , sdk, url] = process.argv;
+const [, , sdk, url, over = 'streamable'] = process.argv;
 
 async function parts() {
   if (sdk === '1') {
     const base = '@modelcontextprotocol/sdk/dist/esm/';
     const { Client } = await load(base + 'client/index.js');
     const { StreamableHTTPClientTransport } = await load(base + 'client/streamableHttp.js');
+    const { SSEClientTransport } = await load(base + 'client/sse.js');
     const { LoggingMessageNotificationSchema } = await load(base + 'types.js');
     return {
-      Client, Transport: StreamableHTTPClientTransport, onLog: LoggingMessageNotificationSchema,
+      Client, Transport: over === 'streamable' ? StreamableHTTPClientTransport : SSEClientTransport,
+      onLog: LoggingMessageNotificationSchema,
       callTool: (client, call, options) => client.callTool(call, undefined, options),
     };
   }
-  const { Client, StreamableHTTPClientTransport } = await load('@modelcontextprotocol/client/dist/index.mjs');
+  const { Client, StreamableHTTPClientTransport, SSEClientTransport } = await load('@modelcontextprotocol/client/dist/index.mjs');
   return {
-    Client, Transport: StreamableHTTPClientTransport, onLog: 'notifications/message',
+    Client, Transport: over === 'streamable' ? StreamableHTTPClientTransport : SSEClientTransport,
+    onLog: 'notifications/message',
     callTool: (client, call, options) => client.callTool(call, options),
+  };
+}
+
+// The SDK's EventSource knows its cursor, and its transport drops it with every other header of its own. This `fetch` reads
+// the ids that go by and presents the last one.
+function rememberingFetch() {
+  let last;
+  return async (target, init) => {
+    const headers = new Headers(init?.headers);
+    const listens = (init?.method ?? 'GET') === 'GET';
+    if (listens && last) headers.set('last-event-id', last);
+    const response = await fetch(target, { ...init, headers });
+    if (!listens || !response.body) return response;
+    let line = '';
+    let pending;
+    const decoder = new TextDecoder();
+    const seen = new TransformStream({
+      transform(bytes, on) {
+        const lines = (line + decoder.decode(bytes, { stream: true })).split(/\r?\n/);
+        line = lines.pop();
+        // An id holds once its event is whole.
+        for (const text of lines) {
+          if (text.startsWith('id: ')) pending = text.slice(4);
+          if (text === '' && pending) [last, pending] = [pending, undefined];
+        }
+        on.enqueue(bytes);
+      },
+    });
+    return Object.defineProperty(new Response(response.body.pipeThrough(seen), response), 'url', { value: response.url });
+  };
+}
+
+// The SDK hands a response on at once and a notification a moment later. Over HTTP+SSE it is given every message of one read
+// in one go, so that the progress before a response is lost within it: messages are given to it one at a time.
+function oneAtATime(transport) {
+  const take = transport.onmessage;
+  let turn = Promise.resolve();
+  transport.onmessage = (...message) => {
+    turn = turn.then(() => take(...message)).then(() => new Promise(setImmediate));
   };
 }
 
@@ -42,10 +84,12 @@ async function call(client, callTool, { tag, tool, arguments: given }) {
 try {
   const { Client, Transport, onLog, callTool } = await parts();
   const client = new Client({ name: 'lab-typescript', version: '1' }, { capabilities: {} });
-  const transport = new Transport(new URL(url));
+  const options = over === 'sse-with-cursor' ? { fetch: rememberingFetch() } : undefined;
+  const transport = new Transport(new URL(url), options);
   client.onerror = error => say({ ev: 'onerror', text: words(error) });
   client.setNotificationHandler(onLog, ({ params }) => say({ ev: 'log', logger: params.logger, level: params.level, data: params.data }));
   await client.connect(transport);
+  if (over !== 'streamable') oneAtATime(transport);
   say({ ev: 'ready', protocol: transport.protocolVersion });
   for await (const line of readline.createInterface({ input: process.stdin })) {
     const order = JSON.parse(line);

@@ -6,7 +6,7 @@ Told:  {"do":"call","tag":..,"tool":..,"arguments":{..}} · {"do":"quit"}
 Says:  {"ev":"ready",..} · {"ev":"progress","tag","p"} · {"ev":"log","logger","data"} · {"ev":"answer","tag","outcome","text"} · {"ev":"fatal","text"}
 Next: client.mjs.
 
-    client.py URL
+    client.py URL [sse]
 """
 
 import asyncio
@@ -70,8 +70,16 @@ async def obey(session):
     os._exit(0)
 
 
-async def main(url):
-    if VERSION.startswith("2"):
+async def main(url, over="streamable"):
+    if over == "sse":
+        from mcp.client.sse import sse_client
+
+        async with sse_client(url) as (read, write):
+            async with ClientSession(read, write, logging_callback=on_log) as session:
+                answer = await session.initialize()
+                say(ev="ready", sdk=VERSION, protocol=str(getattr(answer, "protocolVersion", None) or answer.protocol_version))
+                await obey(session)
+    elif VERSION.startswith("2"):
         from mcp import Client
 
         async with Client(url, mode="legacy", logging_callback=on_log) as client:
@@ -88,7 +96,7 @@ async def main(url):
 
 
 try:
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(*sys.argv[1:]))
 except BaseException as error:
     say(ev="fatal", text=words(error))
     os._exit(1)

@@ -2,7 +2,7 @@
 // The transport and the sessions are the SDK's; only the two tools are ours. Same words, same tools and same end as server.py.
 // Next: client.py.
 //
-//     server.mjs --sdk 1|2 [--store none|memory] [--stateless] [--port N]
+//     server.mjs --sdk 1|2 [--store none|memory] [--stateless] [--sse] [--port N]
 import { randomUUID } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import { load, pause, require, say } from './lab.mjs';
@@ -14,6 +14,7 @@ const { values: args } = parseArgs({
     sdk: { type: 'string' },
     store: { type: 'string', default: 'none' },
     stateless: { type: 'boolean', default: false },
+    sse: { type: 'boolean', default: false },
     port: { type: 'string', default: '0' },
   },
 });
@@ -97,7 +98,8 @@ function makeServer() {
 
 const express = require('express');
 const app = express();
-app.use(express.json({ limit: '4mb' }));
+// Its transport reads bodies itself.
+if (!args.sse) app.use(express.json({ limit: '4mb' }));
 const store = args.store === 'memory' ? new MemoryStore() : undefined;
 const sessions = new Map();
 const refuse = (response, status, code, message) => response.status(status).json({ jsonrpc: '2.0', error: { code, message }, id: null });
@@ -131,5 +133,19 @@ app.all('/mcp', (request, response) =>
     if (!response.headersSent) response.status(500).end();
   }),
 );
+// 2024-11-05, which the SDK 1.x still has: GET /sse, and POSTs where its first event says.
+if (args.sse) {
+  const { SSEServerTransport } = await load('@modelcontextprotocol/sdk/dist/esm/server/sse.js');
+  app.get('/sse', async (_, response) => {
+    const transport = new SSEServerTransport('/messages', response);
+    sessions.set(transport.sessionId, transport);
+    response.on('close', () => sessions.delete(transport.sessionId));
+    await makeServer().connect(transport);
+  });
+  app.post('/messages', async (request, response) => {
+    const transport = sessions.get(request.query.sessionId);
+    return transport ? transport.handlePostMessage(request, response) : response.status(404).end('Session not found');
+  });
+}
 process.stdin.on('end', () => process.exit(0)).resume();
-const listener = app.listen(Number(args.port), '127.0.0.1', () => say({ ev: 'listening', port: listener.address().port, path: '/mcp' }));
+const listener = app.listen(Number(args.port), '127.0.0.1', () => say({ ev: 'listening', port: listener.address().port, path: args.sse ? '/sse' : '/mcp' }));

@@ -5,7 +5,7 @@ It listens on a loopback port, a free one unless told otherwise, says so on stan
 Absent on purpose: timing of its own beyond the interval that a call asks for.
 Next: server.mjs.
 
-    server.py [--store none|memory] [--stateless] [--port N]
+    server.py [--store none|memory] [--stateless] [--sse] [--port N]
 """
 
 import argparse
@@ -38,6 +38,7 @@ else:
 parser = argparse.ArgumentParser()
 parser.add_argument("--store", default="none", choices=["none", "memory"])
 parser.add_argument("--stateless", action="store_true")
+parser.add_argument("--sse", action="store_true")
 parser.add_argument("--port", type=int, default=0)
 args = parser.parse_args()
 
@@ -113,7 +114,10 @@ async def emit(tag: str, n: int, interval_ms: int, ctx: Context) -> str:
 
 
 logging.disable(logging.WARNING)
-if FAST:
+if args.sse:
+    # 2024-11-05: GET /sse, and POSTs where its first event says.
+    app = server.http_app(path="/sse", transport="sse") if FAST else server.sse_app()
+elif FAST:
     app = server.http_app(path="/mcp", event_store=store, **http)
 else:
     app = server.streamable_http_app(event_store=store, **http) if TWO else server.streamable_http_app()
@@ -122,5 +126,5 @@ listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 listener.bind(("127.0.0.1", args.port))
 listener.listen(128)
 threading.Thread(target=end_with_stdin, daemon=True).start()
-say(ev="listening", port=listener.getsockname()[1], path="/mcp", sdk=importlib.metadata.version("mcp"))
+say(ev="listening", port=listener.getsockname()[1], path="/sse" if args.sse else "/mcp", sdk=importlib.metadata.version("mcp"))
 uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)).run(sockets=[listener])

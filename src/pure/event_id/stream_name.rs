@@ -1,4 +1,4 @@
-//! The name of a stream within its session, as it stands in every event id: `g`, or `p` and the request's id.
+//! The name of a stream within its session, as it stands in every event id: `g`, `e`, or `p` and the request's id.
 //! Law: a name has one spelling; reading one and spelling it again gives the same bytes, or it was no name.
 //! Absent on purpose: what a stream does. The name lets a proxy without memory say which request a cursor belongs to.
 //! Next: `mod.rs`, which puts the name into an id.
@@ -12,11 +12,13 @@ use sha2::{Digest, Sha256};
 use crate::pure::limits::{INTEGER_ID_DIGITS_MAX, STRING_ID_BYTES_MAX};
 use crate::pure::rpc::{self, RequestId};
 
-/// Which of a session's streams: the standalone GET stream, or the answer to one POST.
+/// Which of a session's streams: the standalone GET stream, the answer to one POST, or the one stream that there is.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum StreamName {
     /// The standalone GET stream: `g`.
     Get,
+    /// The one stream of a session over HTTP+SSE, which carries everything: `e`.
+    HttpSse,
     /// The answer to a POST: `p` and its request's id.
     Post(Rid),
 }
@@ -26,6 +28,7 @@ impl StreamName {
     pub fn spell(&self) -> Box<str> {
         match self {
             Self::Get => "g".into(),
+            Self::HttpSse => "e".into(),
             Self::Post(rid) => format!("p{}", rid.0).into(),
         }
     }
@@ -34,7 +37,11 @@ impl StreamName {
     pub fn parse(text: &str) -> Option<Self> {
         match text.strip_prefix('p') {
             Some(rid) => Some(Self::Post(Rid::parse(rid)?)),
-            None => (text == "g").then_some(Self::Get),
+            None => match text {
+                "g" => Some(Self::Get),
+                "e" => Some(Self::HttpSse),
+                _ => None,
+            },
         }
     }
 }
@@ -43,6 +50,7 @@ impl fmt::Display for StreamName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Get => f.write_str("g"),
+            Self::HttpSse => f.write_str("e"),
             Self::Post(rid) => write!(f, "p{}", rid.0),
         }
     }

@@ -54,6 +54,11 @@ impl RequestId {
         Self(format!("{}{name}\"", Self::OWN).into())
     }
 
+    /// Whether it is one of ours.
+    pub fn is_own(&self) -> bool {
+        self.0.starts_with(Self::OWN)
+    }
+
     /// From a value that was scanned at byte `at`.
     pub(super) fn from_value(raw: &str, at: usize) -> Result<Self, Malformed> {
         if raw.len() > REQUEST_ID_BYTES_MAX {

@@ -34,11 +34,19 @@ pub enum Ended {
     TooOld,
     /// The backend does not know it any more.
     BackendLost,
+    /// Its client left the one stream that carried it, for `detached_max`.
+    Detached,
 }
 
 impl Ended {
     /// Every one.
-    pub const ALL: [Self; 4] = [Self::Deleted, Self::Idle, Self::TooOld, Self::BackendLost];
+    pub const ALL: [Self; 5] = [
+        Self::Deleted,
+        Self::Idle,
+        Self::TooOld,
+        Self::BackendLost,
+        Self::Detached,
+    ];
 
     /// The word for it in logs and metrics.
     pub const fn as_str(self) -> &'static str {
@@ -47,6 +55,7 @@ impl Ended {
             Self::Idle => "idle",
             Self::TooOld => "too_old",
             Self::BackendLost => "backend_lost",
+            Self::Detached => "detached",
         }
     }
 }

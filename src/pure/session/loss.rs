@@ -41,17 +41,20 @@ pub enum LossCause {
     Restarted,
     /// Its backend refused the standalone stream for `get_refused_max`.
     Refused,
+    /// The one stream that carried it over HTTP+SSE ended at its backend.
+    StreamEnded,
 }
 
 impl LossCause {
     /// Every one.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Gone,
         Self::Unreachable,
         Self::NotConfigured,
         Self::Drained,
         Self::Restarted,
         Self::Refused,
+        Self::StreamEnded,
     ];
 
     /// The word for it in logs and metrics.
@@ -63,13 +66,14 @@ impl LossCause {
             Self::Drained => "drained",
             Self::Restarted => "restarted",
             Self::Refused => "refused",
+            Self::StreamEnded => "stream_ended",
         }
     }
 
     /// Whether the old backend may still hold something under the session's old id.
     pub const fn leaves(self) -> Leaves {
         match self {
-            Self::Gone => Leaves::Nothing,
+            Self::Gone | Self::StreamEnded => Leaves::Nothing,
             Self::Unreachable | Self::NotConfigured | Self::Drained | Self::Restarted | Self::Refused => {
                 Leaves::Something
             }
@@ -141,6 +145,8 @@ pub enum Hopeless {
     OtherRevision,
     /// The backend does not declare any more what it declared.
     CapabilityMissing,
+    /// It is a session over HTTP+SSE, which lives and dies with its stream.
+    Transport,
 }
 
 impl Hopeless {
@@ -153,6 +159,7 @@ impl Hopeless {
             Self::TooLong => "too_long",
             Self::OtherRevision => "other_revision",
             Self::CapabilityMissing => "capability_missing",
+            Self::Transport => "transport",
         }
     }
 }

@@ -5,10 +5,12 @@
 //! Next: `attach.rs`.
 
 use crate::pure::epoch::{Reason, Seq};
+use crate::pure::http_sse::ENDPOINT;
 use crate::pure::limits::SERVER_REQUESTS_MAX;
 use crate::pure::revision::Priming;
 use crate::pure::rpc::{EventKind, Message, RequestId};
 use crate::pure::stream::Agent;
+use crate::pure::stream::carried::Carried;
 
 /// What is done with one event of a backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,11 +42,13 @@ pub enum Dropped {
     Repeated,
     /// The backend contradicts what it said before: it is in another life.
     Contradicts,
+    /// It answers a question of the proxy's own.
+    Own,
 }
 
 impl Dropped {
     /// Every one, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Empty,
         Self::UnknownType,
         Self::LateResponse,
@@ -53,6 +57,7 @@ impl Dropped {
         Self::AnsweredHere,
         Self::Repeated,
         Self::Contradicts,
+        Self::Own,
     ];
 
     /// The word for it in logs and metrics.
@@ -66,6 +71,7 @@ impl Dropped {
             Self::AnsweredHere => "answered_here",
             Self::Repeated => "repeated",
             Self::Contradicts => "contradicts",
+            Self::Own => "own",
         }
     }
 }
@@ -92,6 +98,8 @@ pub enum AfterSource {
     Fail(Reason),
     /// A standalone stream: it is opened again without a cursor, in a new epoch, for this reason.
     Reopen(Reason),
+    /// The one stream of an HTTP+SSE session: the session is over with it.
+    SessionOver,
 }
 
 /// Which connection to the backend a stream reads from.
@@ -105,10 +113,11 @@ enum Connection {
 enum Kind {
     Standalone,
     Post,
+    HttpSse,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
+pub(super) enum Phase {
     Open,
     Over,
 }
@@ -117,7 +126,7 @@ enum Phase {
 #[derive(Debug)]
 pub struct Life {
     kind: Kind,
-    phase: Phase,
+    pub(super) phase: Phase,
     connection: Connection,
     /// The requests of the POST: those still open first, `open` of them.
     asked: Vec<RequestId>,
@@ -128,6 +137,8 @@ pub struct Life {
     places: Vec<Option<Seq>>,
     /// Those that newer ones took the place of.
     displaced: Vec<Displaced>,
+    /// The requests under way of an HTTP+SSE session.
+    pub(super) carried: Option<Box<Carried>>,
 }
 
 /// A request of the backend's that is not waited for any more, since too many newer ones wait.
@@ -162,6 +173,14 @@ impl Life {
         Self::new(Kind::Post, asked)
     }
 
+    /// The one stream of a session over HTTP+SSE, which carries the answers of all its POSTs.
+    pub fn http_sse() -> Self {
+        Self {
+            carried: Some(Box::default()),
+            ..Self::new(Kind::HttpSse, Vec::new())
+        }
+    }
+
     const fn new(kind: Kind, asked: Vec<RequestId>) -> Self {
         let open = asked.len();
         Self {
@@ -173,6 +192,7 @@ impl Life {
             pending: Vec::new(),
             places: Vec::new(),
             displaced: Vec::new(),
+            carried: None,
         }
     }
 
@@ -186,7 +206,10 @@ impl Life {
 
     /// The requests that are not answered yet.
     pub fn open_ids(&self) -> &[RequestId] {
-        &self.asked[..self.open]
+        match &self.carried {
+            Some(carried) => carried.open(),
+            None => &self.asked[..self.open],
+        }
     }
 
     /// The backend's requests on this stream that the client has not answered, oldest first, at most
@@ -202,6 +225,8 @@ impl Life {
         }
         match event {
             b"" | b"message" => {}
+            // Where the backend wants its POSTs is not the client's to know.
+            ENDPOINT if self.kind == Kind::HttpSse => return Take::Drop(Dropped::UnknownType),
             _ if agent.bears_other_types() => return Take::Append,
             _ => return Take::Drop(Dropped::UnknownType),
         }
@@ -214,10 +239,12 @@ impl Life {
             EventKind::Response(id) => match self.kind {
                 Kind::Standalone => Take::Append,
                 Kind::Post => self.respond(id),
+                Kind::HttpSse => self.carry(id),
             },
             EventKind::Batch(messages) => match self.kind {
                 Kind::Standalone => Take::Append,
                 Kind::Post => self.take_batch(messages),
+                Kind::HttpSse => self.carry_batch(messages),
             },
         }
     }
@@ -275,6 +302,9 @@ impl Life {
             return Vec::new();
         }
         self.phase = Phase::Over;
+        if let Some(carried) = &mut self.carried {
+            return carried.take_all();
+        }
         let mut open = std::mem::take(&mut self.asked);
         open.truncate(self.open);
         self.open = 0;
@@ -285,7 +315,8 @@ impl Life {
     /// whether its clients know polling.
     pub const fn source_ended(&self, how: SourceEnd, priming: Priming) -> AfterSource {
         match (self.phase, self.kind) {
-            (Phase::Over, Kind::Post | Kind::Standalone) => AfterSource::Nothing,
+            (Phase::Over, Kind::Post | Kind::Standalone | Kind::HttpSse) => AfterSource::Nothing,
+            (Phase::Open, Kind::HttpSse) => AfterSource::SessionOver,
             (Phase::Open, Kind::Standalone) => AfterSource::Reopen(Reason::UpstreamGap),
             (Phase::Open, Kind::Post) => match (how, priming) {
                 (SourceEnd::CleanAfterId, Priming::Yes) => AfterSource::Poll,
@@ -352,7 +383,7 @@ impl Life {
         }
     }
 
-    fn wait_for(&mut self, id: &RequestId) {
+    pub(super) fn wait_for(&mut self, id: &RequestId) {
         if self.pending.len() == SERVER_REQUESTS_MAX {
             self.displaced.push(Displaced {
                 id: self.pending.remove(0),
@@ -379,6 +410,7 @@ pub fn backend_ping<'a>(kind: &'a EventKind<'_>) -> Option<&'a RequestId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pure::epoch::Epoch;
     use crate::pure::rpc::classify_event;
 
     fn id(raw: &str) -> RequestId {
@@ -427,6 +459,60 @@ mod tests {
         );
         assert!(life.is_over() && life.open_ids().is_empty());
         assert_eq!(life.pending_ids(), [id("9")]);
+    }
+
+    /// The stream of a whole session goes on whatever is answered on it, and ends with its backend only.
+    #[test]
+    fn a_sessions_stream_carries_every_answer() {
+        let mut life = Life::http_sse();
+        let post = Epoch::from_random;
+        assert_eq!(life.begin(&[id("1")], post(1), 4), Ok(()));
+        assert_eq!(life.begin(&[id("2"), id("3")], post(2), 4), Ok(()));
+        assert_eq!(
+            life.begin(&[id("4"), id("5")], post(3), 4)
+                .map_err(|full| full.running),
+            Err(3)
+        );
+        assert_eq!(life.fail_post(post(1)), [id("1")]);
+        let own = result(r#""throughline-proof""#);
+        let batch = |ids: &[&str]| {
+            format!(
+                "[{}]",
+                ids.iter().map(|id| result(id)).collect::<Vec<_>>().join(",")
+            )
+        };
+        let mut life = check(
+            life,
+            Agent::Other,
+            &[
+                ("message", PROGRESS.to_owned(), Take::Append),
+                ("message", result("2"), Take::Append),
+                // Answered here before; once.
+                ("message", result("1"), LATE),
+                ("message", result("1"), Take::Append),
+                ("", own, Take::Drop(Dropped::Own)),
+                (
+                    "endpoint",
+                    "/elsewhere".to_owned(),
+                    Take::Drop(Dropped::UnknownType),
+                ),
+                ("", batch(&["3"]), Take::Append),
+                ("", SAMPLING.to_owned(), Take::Append),
+            ],
+        );
+        assert_eq!(life.take_settled(), [post(2)]);
+        assert_eq!((life.open_ids(), life.pending_ids()), (&[][..], &[id("9")][..]));
+        assert_eq!(life.begin(&[id("6"), id("7")], post(4), 4), Ok(()));
+        life.cancel(&id("6"));
+        for how in [SourceEnd::Clean, SourceEnd::CleanAfterId, SourceEnd::Broken] {
+            assert_eq!(life.source_ended(how, Priming::Yes), AfterSource::SessionOver);
+        }
+        assert_eq!(life.fail(), [id("7")]);
+        assert!(life.is_over() && life.begin(&[id("8")], post(5), 4).is_err());
+        assert_eq!(
+            life.source_ended(SourceEnd::Broken, Priming::No),
+            AfterSource::Nothing
+        );
     }
 
     #[test]

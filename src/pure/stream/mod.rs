@@ -8,6 +8,7 @@
 pub mod admission;
 pub mod agent;
 pub mod attach;
+mod carried;
 pub mod life;
 pub mod marks;
 pub mod pursuit;
