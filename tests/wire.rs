@@ -56,6 +56,8 @@ mod repeats;
 mod requests;
 #[path = "wire/restarts.rs"]
 mod restarts;
+#[path = "wire/stateless.rs"]
+mod stateless;
 #[path = "wire/status.rs"]
 mod status;
 #[path = "wire/tokens.rs"]

@@ -25,6 +25,7 @@ pub mod overlap;
 pub mod refusal;
 pub mod resume;
 pub mod session;
+pub mod stateless;
 pub mod stream;
 pub mod twice;
 pub mod verdict;

@@ -35,7 +35,8 @@ pub(crate) struct Canned<W: World> {
     then: Then,
 }
 
-/// Wakes the connections that are held on comments: a session ended, or the proxy drains.
+/// Wakes the connections that are held on comments, and those whose backend says what they are: a session ended, or the
+/// proxy or a replica drains.
 #[derive(Default)]
 pub(crate) struct Bell {
     rung: Notify,

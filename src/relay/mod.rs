@@ -4,7 +4,7 @@
 //! Reading order: `answer.rs`, `dispatch.rs`, `repeat.rs`, `post.rs`, `stream_task.rs`, `gate.rs`, `get.rs`, `ask.rs`,
 //! `turn.rs`, `outcome.rs`; then `standing.rs`, `doubt.rs`, `recover.rs`.
 //! The backend's side: `upstream_get.rs`, `pursue.rs` (polls), `reattach.rs` and `confirm.rs` (proofs), `asks.rs`,
-//! `tend.rs`.
+//! `tend.rs`. Without sessions: `stateless.rs`, `events_task.rs`.
 //! Next: `answer.rs`.
 
 use std::sync::Arc;
@@ -53,6 +53,7 @@ mod counted;
 mod delete;
 mod dispatch;
 mod doubt;
+mod events_task;
 mod exchange;
 mod farewell;
 mod gate;
@@ -89,6 +90,7 @@ pub mod sink;
 mod source;
 mod standalone;
 mod standing;
+mod stateless;
 mod stream_task;
 mod sweep_task;
 mod tend;

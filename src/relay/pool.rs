@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -20,10 +20,11 @@ use crate::net::tls::TlsProblem;
 use crate::pure::revision::{Priming, Revision};
 use crate::pure::session::CredentialFields;
 use crate::pure::session_token::ReplicaKey;
+use crate::pure::stateless::TaskHomes;
 use crate::relay::answer::{Call, NotExecuted};
 use crate::relay::headers;
 use crate::relay::world::World;
-use crate::routing::{Asker, Replica, Seat, Table};
+use crate::routing::{Asker, Replica, Seat, Table, Wants};
 use crate::telemetry::instruments::UpstreamInstruments;
 use crate::telemetry::words::Exchanged;
 use crate::upstream::{Cause, Client, Deadline, Incoming, Outgoing, SendError};
@@ -49,6 +50,8 @@ pub struct Pool<W: World> {
     /// Whether the server was seen to keep events.
     keeps_events: AtomicBool,
     few: Semaphore,
+    /// On which of them tasks were begun.
+    tasks: Mutex<TaskHomes>,
     pub(super) client: Live<Client<W::Net>>,
     pub(super) world: Arc<W>,
     /// Where its clients' credentials stand.
@@ -155,6 +158,7 @@ impl<W: World> Pool<W> {
             credentials: Live::new(Arc::new(credentials_of(&config))),
             world,
             few: Semaphore::new(BEGINNINGS_AT_ONCE_MAX),
+            tasks: Mutex::default(),
         })
     }
 
@@ -182,6 +186,11 @@ impl<W: World> Pool<W> {
     pub(crate) async fn few_at_a_time(&self) -> Option<SemaphorePermit<'_>> {
         // It is never closed.
         self.few.acquire().await.ok()
+    }
+
+    /// On which of them tasks were begun. Held for a line.
+    pub(super) fn tasks(&self) -> MutexGuard<'_, TaskHomes> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The server gave an event of its own an id: it keeps events, perhaps those of all sessions together.
@@ -246,7 +255,7 @@ impl<W: World> Pool<W> {
     /// The seat is taken with the choice, so that the next choice sees it.
     pub(crate) async fn send_any(
         &self,
-        from: IpAddr,
+        (from, wants): (IpAddr, Wants),
         session: Option<&HeaderValue>,
         request: &Request,
         deadline: Deadline,
@@ -255,6 +264,7 @@ impl<W: World> Pool<W> {
             address: from,
             chance: self.chance(),
             now: self.world.now(),
+            wants,
         };
         let mut tried: Vec<ReplicaKey> = Vec::new();
         let mut last = Unanswered::NoReplica;
