@@ -20,6 +20,8 @@ mod answers;
 mod asks;
 #[path = "wire/aware.rs"]
 mod aware;
+#[path = "wire/batches.rs"]
+mod batches;
 #[path = "wire/by_hand.rs"]
 mod by_hand;
 #[path = "wire/clocks.rs"]

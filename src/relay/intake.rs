@@ -115,8 +115,10 @@ impl<L: StreamLog> Intake<'_, L> {
             Take::AppendLast => self.append(EndMark::Last, block, text),
             Take::Drop(why) => return self.leave_out(why, block.id),
         }
-        if let EventKind::Request { id, .. } = &kind {
-            self.life.placed(id, self.newest());
+        match &kind {
+            EventKind::Request { id, .. } => self.life.placed(id, self.newest()),
+            EventKind::Response(_) | EventKind::Batch(_) => self.life.answered_at(self.newest()),
+            EventKind::Notification | EventKind::Other => {}
         }
     }
 

@@ -53,15 +53,19 @@ pub(crate) async fn post<W: World>(
             let asking = Asking { ids: vec![id], agent };
             Box::pin(execute(relay, session, (request, Asks::Other), asking, ticket)).await
         }
-        Said::Requests { ids, note } => {
+        Said::Requests { ids, note, cancelled } => {
             let asks = note.asks();
             session.note(note);
-            execute(relay, session, (request, asks), Asking { ids, agent }, ticket).await
+            let answer = execute(relay, session, (request, asks), Asking { ids, agent }, ticket).await;
+            for id in cancelled {
+                session.cancelled(&id);
+            }
+            answer
         }
         Said::Notices { cancelled, answered } => {
             session.client_answered(&answered);
             let answer = Box::pin(notify(relay, session, request, ticket)).await;
-            if let Some(id) = cancelled {
+            for id in cancelled {
                 session.cancelled(&id);
             }
             answer

@@ -45,7 +45,7 @@ pub(crate) async fn ask<W: World>(
         Reply::SessionGone => Answer::Refused(Refused::SessionGone),
         Reply::Denied(answer) => answer.into_answer(),
         Reply::Private(reason) => get::private(relay, session, agent, reason),
-        Reply::Unmet(_) | Reply::Closed => return Looked::Again,
+        Reply::Unmet { .. } | Reply::Closed => return Looked::Again,
     })
 }
 

@@ -118,6 +118,9 @@ pub struct Life {
     /// The requests of the POST: those still open first, `open` of them.
     asked: Vec<RequestId>,
     open: usize,
+    /// Where the answers to the others stand in the log, in the order in which they came; kept for batches only, whose
+    /// client may have had some of them and not others.
+    answers: Vec<Seq>,
     /// Requests of the backend that no answer was seen for.
     pending: Vec<RequestId>,
     /// Where each of them stands in the log, if it stands there alone.
@@ -134,6 +137,26 @@ pub enum ClientAnswer {
     },
     /// It answers none.
     Unexpected,
+}
+
+/// How many answers a stream brings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answers {
+    /// One, or none.
+    One,
+    /// One for each request of a batch.
+    Several,
+}
+
+/// What a client's word that it withdraws a request means to a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Withdrawn {
+    /// The stream answers no such request, or has answered it.
+    NotOpen,
+    /// It is one of several: it needs its error, and the others go on.
+    One,
+    /// It is the last that is open.
+    All,
 }
 
 impl Life {
@@ -155,6 +178,7 @@ impl Life {
             connection: Connection::First,
             asked,
             open,
+            answers: Vec::new(),
             pending: Vec::new(),
             places: Vec::new(),
         }
@@ -203,6 +227,48 @@ impl Life {
                 Kind::Standalone => Take::Append,
                 Kind::Post => self.take_batch(messages),
             },
+        }
+    }
+
+    /// What was taken last stands in the log at `at`: if it was an answer, that is where its client finds it.
+    pub fn answered_at(&mut self, at: Seq) {
+        let answered = self.asked.len() - self.open;
+        if self.asked.len() > 1 && self.answers.len() < answered {
+            self.answers.resize(answered, at);
+        }
+    }
+
+    /// The requests whose answers stand in the log after `had` and before `held`: a client that had everything up to
+    /// the one can't be given them by a log that begins with the other. None for a single request.
+    pub fn answers_between(&self, had: Seq, held: Seq) -> Vec<RequestId> {
+        let in_order = self.asked[self.open..].iter().rev();
+        let placed = in_order.zip(&self.answers);
+        let mut missed: Vec<RequestId> = placed
+            .filter(|(_, at)| **at > had && **at < held)
+            .map(|(id, _)| id.clone())
+            .collect();
+        missed.reverse();
+        missed
+    }
+
+    /// Whether it answers one request or several.
+    pub const fn brings(&self) -> Answers {
+        if self.asked.len() > 1 {
+            Answers::Several
+        } else {
+            Answers::One
+        }
+    }
+
+    /// The client withdraws one of several requests that are open; the others go on.
+    pub fn withdraw(&mut self, id: &RequestId) -> Withdrawn {
+        match self.open_ids().iter().position(|open| open == id) {
+            None => Withdrawn::NotOpen,
+            Some(_) if self.open == 1 => Withdrawn::All,
+            Some(nth) => {
+                let _ = self.settle(nth);
+                Withdrawn::One
+            }
         }
     }
 
@@ -281,13 +347,17 @@ impl Life {
         match self.asked.iter().position(|asked| asked == id) {
             Some(nth) if nth < self.open => self.settle(nth),
             Some(_) => Take::Drop(Dropped::LateResponse),
-            None => match self.connection {
+            None => match (self.connection, self.brings()) {
+                // The others are still to come.
+                (Connection::First, Answers::Several) => Take::Append,
                 // As the backend would have it without us: the client sees it, and the end.
-                Connection::First => {
+                (Connection::First, Answers::One) => {
                     self.phase = Phase::Over;
                     Take::AppendLast
                 }
-                Connection::Reattached => Take::Drop(Dropped::StrayResponse),
+                (Connection::Reattached, Answers::One | Answers::Several) => {
+                    Take::Drop(Dropped::StrayResponse)
+                }
             },
         }
     }
@@ -404,6 +474,60 @@ mod tests {
         );
         assert!(life.is_over() && life.open_ids().is_empty());
         assert_eq!(life.pending_ids(), [id("9")]);
+    }
+
+    #[test]
+    fn what_a_client_of_a_batch_can_not_be_given() {
+        let mut life = post(&["1", "2", "3", "4"]);
+        for (data, at) in [
+            (result("3"), 2),
+            (format!("[{},{}]", result("1"), result("4")), 5),
+        ] {
+            life.take(&classify_event(data.as_bytes()), b"", Agent::Other);
+            life.answered_at(Seq::new(at));
+        }
+        let check = |had: u64, held: u64, expected: &[&str]| {
+            let expected: Vec<RequestId> = expected.iter().map(|raw| id(raw)).collect();
+            assert_eq!(
+                life.answers_between(Seq::new(had), Seq::new(held)),
+                expected,
+                "{had} {held}"
+            );
+        };
+        check(0, 6, &["4", "1", "3"]);
+        check(0, 5, &["3"]);
+        check(0, 2, &[]);
+        check(2, 9, &["4", "1"]);
+        check(5, 9, &[]);
+        let mut single = post(&["1"]);
+        single.take(&classify_event(result("1").as_bytes()), b"", Agent::Other);
+        single.answered_at(Seq::new(1));
+        assert_eq!(single.answers_between(Seq::START, Seq::new(9)), []);
+    }
+
+    #[test]
+    fn one_of_a_batch_may_be_withdrawn() {
+        let mut life = post(&["1", "2"]);
+        assert_eq!(life.withdraw(&id("9")), Withdrawn::NotOpen);
+        assert_eq!(life.withdraw(&id("1")), Withdrawn::One);
+        assert_eq!(life.withdraw(&id("1")), Withdrawn::NotOpen);
+        let mut life = check(life, Agent::Other, &[("", result("1"), LATE)]);
+        assert_eq!(life.withdraw(&id("2")), Withdrawn::All);
+        assert_eq!(life.open_ids(), [id("2")], "its error is still to be said");
+    }
+
+    #[test]
+    fn an_answer_to_nobody_does_not_end_a_batch() {
+        let life = check(
+            post(&["1", "2"]),
+            Agent::Other,
+            &[
+                ("", result("9"), Take::Append),
+                ("", result("1"), Take::Append),
+                ("", result("2"), Take::AppendLast),
+            ],
+        );
+        assert!(life.is_over());
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub mod trail;
 
 pub use agent::{Agent, Early, Greeting};
 pub use attach::Succession;
-pub use life::{AfterSource, ClientAnswer, Dropped, Life, SourceEnd, Take};
+pub use life::{AfterSource, Answers, ClientAnswer, Dropped, Life, SourceEnd, Take, Withdrawn};
 pub use marks::{Marks, Unacked};
 pub use pursuit::Pursuit;
 pub use reset::Say;
