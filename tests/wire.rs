@@ -22,6 +22,8 @@ mod asks;
 mod aware;
 #[path = "wire/batches.rs"]
 mod batches;
+#[path = "wire/browsers.rs"]
+mod browsers;
 #[path = "wire/by_hand.rs"]
 mod by_hand;
 #[path = "wire/clocks.rs"]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use crate::pure::refusal::{self, Execution, Failure, Unserved};
 use crate::pure::rpc::RequestId;
@@ -208,6 +208,14 @@ pub(crate) fn refused(refused: Refused) -> Response<Bytes> {
             "The server did not answer in time.\n",
         ),
     }
+}
+
+/// The answer to a preflight, with these fields.
+pub(crate) fn preflight(fields: HeaderMap) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    *response.headers_mut() = fields;
+    response
 }
 
 /// One JSON-RPC error for each request.

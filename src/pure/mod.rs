@@ -21,6 +21,7 @@ pub mod continuity;
 pub mod guard;
 pub mod isolation;
 pub mod log;
+pub mod oauth;
 pub mod overlap;
 pub mod refusal;
 pub mod resume;

@@ -18,6 +18,8 @@ use crate::relay::sink::ClientSink;
 /// One request of a client on a configured path, head checked, body read whole.
 #[derive(Debug)]
 pub struct Call {
+    /// What it is about.
+    pub resource: Resource,
     /// The method as it came.
     pub method: Method,
     /// The query as it came, without `?`.
@@ -44,6 +46,15 @@ pub trait Serve: Send + Sync + 'static {
 pub trait PassingBody: Send + Unpin + 'static {
     /// The next piece; `None` is the orderly end.
     fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>>;
+}
+
+/// What a request is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Resource {
+    /// The MCP endpoint.
+    Endpoint,
+    /// Something beside it that passes, at this path.
+    Beside(Box<str>),
 }
 
 /// What the client gets.

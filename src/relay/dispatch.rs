@@ -14,7 +14,7 @@ use crate::pure::revision::{Era, Recognised};
 use crate::pure::session::{Expiry, Origin, Phase};
 use crate::pure::session_token;
 use crate::relay::Relay;
-use crate::relay::answer::{Answer, Call, Refused, Serve};
+use crate::relay::answer::{Answer, Call, Refused, Resource, Serve};
 use crate::relay::counted::{Counted, request_kind};
 use crate::relay::headers::Bearings;
 use crate::relay::home::Signs;
@@ -34,7 +34,10 @@ impl<W: World> Serve for Door<W> {
 
     async fn serve(&self, upstream: usize, call: Call) -> Answer<Passing<W>> {
         let instruments = &self.0.pools[upstream].instruments;
-        let said = Said::of(&call);
+        let said = match call.resource {
+            Resource::Endpoint => Said::of(&call),
+            Resource::Beside(_) => Said::Nothing,
+        };
         let bearings = Bearings::of(&call.headers);
         let counted = Counted::new(instruments.requests(request_kind(&call.method, bearings, &said)));
         let asked = self.0.now();
@@ -56,6 +59,10 @@ impl<W: World> Relay<W> {
         (call, said): (&Call, &Said),
         bearings: Bearings<'_>,
     ) -> Whose<W> {
+        match call.resource {
+            Resource::Endpoint => {}
+            Resource::Beside(_) => return Whose::Anybodys(Era::Session),
+        }
         match Recognised::of(bearings.version.map(HeaderValue::as_bytes), &call.body) {
             Recognised::Stateless(_) => return Whose::Anybodys(Era::Stateless),
             Recognised::Session(_) => {}

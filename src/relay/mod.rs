@@ -44,6 +44,7 @@ mod ask;
 mod asks;
 mod backend_side;
 mod beginnings;
+mod beside;
 mod birth;
 mod busy;
 mod canned_task;

@@ -3,6 +3,7 @@
 //! A session's request waits for its replica (`standing.rs`); a new session takes another replica at once.
 //! Next: `initialize.rs`, `post.rs`.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +22,8 @@ use crate::pure::revision::{Priming, Revision};
 use crate::pure::session::CredentialFields;
 use crate::pure::session_token::ReplicaKey;
 use crate::pure::stateless::TaskHomes;
-use crate::relay::answer::{Call, NotExecuted};
+use crate::relay::answer::{Call, NotExecuted, Resource};
+use crate::relay::beside;
 use crate::relay::headers;
 use crate::relay::world::World;
 use crate::routing::{Asker, Replica, Seat, Table, Wants};
@@ -63,6 +65,8 @@ pub struct Pool<W: World> {
 pub(crate) struct Request {
     /// The method.
     pub(crate) method: Method,
+    /// What it is about.
+    pub(crate) resource: Resource,
     /// The query, without `?`.
     pub(crate) query: Option<Box<str>>,
     /// The client's fields.
@@ -90,6 +94,7 @@ impl Request {
     /// What a client asks.
     pub(crate) fn of(call: Call) -> Self {
         let Call {
+            resource,
             method,
             query,
             headers,
@@ -98,6 +103,7 @@ impl Request {
         } = call;
         Self {
             method,
+            resource,
             query,
             headers,
             body,
@@ -115,6 +121,7 @@ impl Request {
     pub(crate) const fn own(method: Method, headers: HeaderMap, body: Bytes) -> Self {
         Self {
             method,
+            resource: Resource::Endpoint,
             query: None,
             headers,
             body,
@@ -229,9 +236,13 @@ impl<W: World> Pool<W> {
         deadline: Deadline,
     ) -> Result<BackendAnswer<W>, SendError> {
         let origin = headers::own_origin(&request.headers, replica);
+        let path = match &request.resource {
+            Resource::Endpoint => Cow::Borrowed(replica.path()),
+            Resource::Beside(path) => Cow::Owned(beside::at(self, replica, path)),
+        };
         let target = match &request.query {
-            None => std::borrow::Cow::Borrowed(replica.path()),
-            Some(query) => std::borrow::Cow::Owned(join(replica.path(), query)),
+            None => path,
+            Some(query) => Cow::Owned(join(&path, query)),
         };
         let outgoing = Outgoing {
             method: request.method.clone(),
@@ -245,7 +256,10 @@ impl<W: World> Pool<W> {
             ],
             body: request.body.clone(),
         };
-        let answer = self.client.send(replica, outgoing, deadline).await;
+        let mut answer = self.client.send(replica, outgoing, deadline).await;
+        if let (Ok(answer), Some(url)) = (&mut answer, &self.config.oauth.public_url) {
+            beside::publish_challenge(self, (replica, url), &mut answer.head.headers);
+        }
         self.instruments.exchanges.one(exchanged(&answer));
         self.note_health(replica, &answer);
         answer

@@ -17,7 +17,8 @@ use crate::pure::revision::Era;
 use crate::pure::rpc::RequestId;
 use crate::pure::stateless::{Errand, TaskKey};
 use crate::relay::Relay;
-use crate::relay::answer::{Answer, Call, NoAnswer, NotExecuted, Refused};
+use crate::relay::answer::{Answer, Call, NoAnswer, NotExecuted, Refused, Resource};
+use crate::relay::beside;
 use crate::relay::events_task::{Events, Waits};
 use crate::relay::headers;
 use crate::relay::initialize::RETRY_AFTER;
@@ -40,6 +41,7 @@ pub(crate) async fn pass<W: World>(
         (Era::Stateless | Era::Session, _) => Errand::Other,
     };
     let ids = said.into_ids();
+    let resource = call.resource.clone();
     let sending = pin!(send(relay, pool, call, errand));
     let sent = match errand {
         // It goes on until somebody ends it: nothing that a drain could wait for.
@@ -62,6 +64,7 @@ pub(crate) async fn pass<W: World>(
         return passing::framed(status, headers, events);
     }
     match passing::pass(incoming).await {
+        Ok(answer) if resource != Resource::Endpoint => beside::publish(pool, &replica, &resource, answer),
         Ok(answer) => {
             if let (Answer::Whole(response), Era::Stateless) = (&answer, era)
                 && let Some(task) = TaskKey::begun_by(response.body())
