@@ -2,7 +2,8 @@
 //! Law: no other file compares dates; whoever must know asks a question here and gets an enum for an answer. Each
 //! request is recognised by itself: what one said, a probe above all, says nothing of the next one or of the backend.
 //! Absent on purpose: transport. A session at 2024-11-05 may well run over Streamable HTTP.
-//! Next: `session_token.rs`, which keeps a session's revision in one byte.
+//! Next: `revision/eras.md`, what a client and a server get of each; `session_token.rs`, which keeps one in a byte.
+#![doc = include_str!("revision/eras.md")]
 
 use std::borrow::Cow;
 use std::fmt;
