@@ -18,7 +18,7 @@ step "format"
 cargo fmt --check
 
 step "lints"
-cargo clippy --locked --lib --bins --examples --benches --tests --test interop --test aware --test browser --test deploy -- -D warnings
+cargo clippy --locked --lib --bins --examples --benches --tests --test interop --test aware --test browser --test modern --test deploy -- -D warnings
 
 step "unit, house, wire, config and README tests"
 # Tests over sockets wait for each other's ends and for configured times far more than they compute.
@@ -49,6 +49,7 @@ cargo test --locked --test browser
 
 step "interoperability"
 cargo test --locked --test interop
+cargo test --locked --test modern
 
 step "a rolling deploy under load"
 cargo test --locked --test deploy
