@@ -4,7 +4,7 @@
 //! Next: `stateless.rs`, which passes it.
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, ETAG, WWW_AUTHENTICATE};
+use http::header::{CONTENT_LENGTH, ETAG, VARY, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue};
 
 use crate::pure::oauth::{Metadata, Moved, Public};
@@ -80,7 +80,14 @@ pub(super) fn publish<W: World>(
         Resource::Beside(path) => Metadata::at(path),
     };
     match (answer, metadata, &pool.config.oauth.public_url) {
-        (Answer::Whole(mut response), Some(_), Some(url)) if response.status().is_success() => {
+        (Answer::Whole(mut response), Some(_), url) => {
+            // What is kept of it between here and a client is kept for each origin: only some may read it.
+            response
+                .headers_mut()
+                .append(VARY, HeaderValue::from_static("Origin"));
+            let Some(url) = url else {
+                return Answer::Whole(response);
+            };
             if let Some(changed) = public(pool, replica, url).document(response.body()) {
                 *response.body_mut() = Bytes::from(changed);
                 // They were of what the backend said.

@@ -8,6 +8,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use http::Method;
 use http::header::CONTENT_ENCODING;
 use tracing::debug;
 
@@ -40,13 +41,15 @@ pub(crate) async fn pass<W: World>(
         (Era::Stateless, Said::Requests { .. }) => Errand::of(&call.body),
         (Era::Stateless | Era::Session, _) => Errand::Other,
     };
+    // A stream that anybody may open has nothing to finish, and neither has a listener: a drain does not wait for them.
+    let waits = call.method == Method::POST && errand != Errand::Listen;
     let ids = said.into_ids();
     let resource = call.resource.clone();
     let sending = pin!(send(relay, pool, call, errand));
-    let sent = match errand {
-        // It goes on until somebody ends it: nothing that a drain could wait for.
-        Errand::Listen => Some(sending.await),
-        Errand::Task(_) | Errand::Other => relay.running.within(sending).await,
+    let sent = if waits {
+        relay.running.within(sending).await
+    } else {
+        Some(sending.await)
     };
     let (replica, incoming) = match sent {
         Some(Ok(answered)) => answered,

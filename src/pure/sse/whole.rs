@@ -144,6 +144,33 @@ mod tests {
         check("");
     }
 
+    /// Every short stream: where it may be cut, a reader has nothing unfinished.
+    #[test]
+    fn a_reader_of_what_is_whole_holds_nothing() {
+        use crate::pure::sse::{Decoder, Tail};
+        const LETTERS: &[u8] = b"d:\r\n";
+        const LENGTH: u32 = 7;
+        for number in 0..LETTERS.len().pow(LENGTH) {
+            let mut left = number;
+            let bytes: Vec<u8> = (0..LENGTH)
+                .map(|_| {
+                    let letter = LETTERS[left % LETTERS.len()];
+                    left /= LETTERS.len();
+                    letter
+                })
+                .collect();
+            let end = Whole::new().feed(&bytes).unwrap_or(0);
+            let mut decoder = Decoder::new(1 << 10);
+            decoder.feed(&bytes[..end], &mut |_| {}).unwrap();
+            assert_eq!(
+                decoder.finish(),
+                Tail::Clean,
+                "{:?}",
+                bytes.escape_ascii().to_string()
+            );
+        }
+    }
+
     #[test]
     fn comments_are_whole_at_the_end_of_their_line() {
         check(": ping\n|\n|");

@@ -2,12 +2,16 @@
 //! Law: one response or error for each request; nothing follows the last; nothing is left out without a name.
 //! Per event it allocates nothing. The end is sticky: a stream that is over takes nothing more.
 //! Absent on purpose: deadlines and connections (`attach.rs`), the log, JSON (`rpc` has read the event already).
-//! Next: `attach.rs`.
+//! Next: `life/batch.rs`, then `attach.rs`.
+
+mod batch;
+
+pub use batch::{Answers, Withdrawn};
 
 use crate::pure::epoch::{Reason, Seq};
 use crate::pure::limits::SERVER_REQUESTS_MAX;
 use crate::pure::revision::Priming;
-use crate::pure::rpc::{EventKind, Message, RequestId};
+use crate::pure::rpc::{EventKind, RequestId};
 use crate::pure::stream::Agent;
 
 /// What is done with one event of a backend.
@@ -139,26 +143,6 @@ pub enum ClientAnswer {
     Unexpected,
 }
 
-/// How many answers a stream brings.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answers {
-    /// One, or none.
-    One,
-    /// One for each request of a batch.
-    Several,
-}
-
-/// What a client's word that it withdraws a request means to a stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Withdrawn {
-    /// The stream answers no such request, or has answered it.
-    NotOpen,
-    /// It is one of several: it needs its error, and the others go on.
-    One,
-    /// It is the last that is open.
-    All,
-}
-
 impl Life {
     /// The standalone stream of a session. It is over only when its session is.
     pub const fn standalone() -> Self {
@@ -227,48 +211,6 @@ impl Life {
                 Kind::Standalone => Take::Append,
                 Kind::Post => self.take_batch(messages),
             },
-        }
-    }
-
-    /// What was taken last stands in the log at `at`: if it was an answer, that is where its client finds it.
-    pub fn answered_at(&mut self, at: Seq) {
-        let answered = self.asked.len() - self.open;
-        if self.asked.len() > 1 && self.answers.len() < answered {
-            self.answers.resize(answered, at);
-        }
-    }
-
-    /// The requests whose answers stand in the log after `had` and before `held`: a client that had everything up to
-    /// the one can't be given them by a log that begins with the other. None for a single request.
-    pub fn answers_between(&self, had: Seq, held: Seq) -> Vec<RequestId> {
-        let in_order = self.asked[self.open..].iter().rev();
-        let placed = in_order.zip(&self.answers);
-        let mut missed: Vec<RequestId> = placed
-            .filter(|(_, at)| **at > had && **at < held)
-            .map(|(id, _)| id.clone())
-            .collect();
-        missed.reverse();
-        missed
-    }
-
-    /// Whether it answers one request or several.
-    pub const fn brings(&self) -> Answers {
-        if self.asked.len() > 1 {
-            Answers::Several
-        } else {
-            Answers::One
-        }
-    }
-
-    /// The client withdraws one of several requests that are open; the others go on.
-    pub fn withdraw(&mut self, id: &RequestId) -> Withdrawn {
-        match self.open_ids().iter().position(|open| open == id) {
-            None => Withdrawn::NotOpen,
-            Some(_) if self.open == 1 => Withdrawn::All,
-            Some(nth) => {
-                let _ = self.settle(nth);
-                Withdrawn::One
-            }
         }
     }
 
@@ -371,34 +313,6 @@ impl Life {
         }
         self.phase = Phase::Over;
         Take::AppendLast
-    }
-
-    /// Several messages in one event can't be taken apart: it is left out only if nothing but late answers is in it.
-    fn take_batch(&mut self, messages: &[Message<'_>]) -> Take {
-        let mut take = Take::Drop(Dropped::LateResponse);
-        for message in messages {
-            match message {
-                Message::Request { id, .. } => {
-                    self.wait_for(id);
-                    take = Take::Append;
-                }
-                Message::Notification { .. } | Message::Response { id: None, .. } => take = Take::Append,
-                Message::Response { id: Some(id), .. } => {
-                    match self.asked.iter().position(|asked| asked == id) {
-                        Some(nth) if nth < self.open => {
-                            self.settle(nth);
-                            take = Take::Append;
-                        }
-                        Some(_) => {}
-                        None => take = Take::Append,
-                    }
-                }
-            }
-        }
-        match (self.phase, take) {
-            (Phase::Over, Take::Append) => Take::AppendLast,
-            (Phase::Open | Phase::Over, take) => take,
-        }
     }
 
     fn wait_for(&mut self, id: &RequestId) {
@@ -514,6 +428,18 @@ mod tests {
         let mut life = check(life, Agent::Other, &[("", result("1"), LATE)]);
         assert_eq!(life.withdraw(&id("2")), Withdrawn::All);
         assert_eq!(life.open_ids(), [id("2")], "its error is still to be said");
+    }
+
+    #[test]
+    fn what_came_late_is_found_among_others() {
+        let mut life = post(&["1", "2", "3"]);
+        life.take(&classify_event(result("2").as_bytes()), b"", Agent::Other);
+        let several = format!("[{},{},{PROGRESS},{}]", result("2"), result("1"), result("9"));
+        let EventKind::Batch(messages) = classify_event(several.as_bytes()) else {
+            panic!("a batch");
+        };
+        assert_eq!(life.late_among(&messages), [0]);
+        assert_eq!(post(&["1"]).late_among(&messages), [0; 0]);
     }
 
     #[test]
