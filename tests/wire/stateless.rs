@@ -493,7 +493,7 @@ fn a_replicas_drain_ends_subscriptions_on_purpose() {
     let settings = [
         OPERATOR,
         "upstream.health.probe=off",
-        "upstream.drain_deadline=1s",
+        "upstream.drain_deadline=4s",
     ];
     let proxy = Proxy::start(&[&one.url(), &two.url()], &settings);
     let operator = proxy.operator();
