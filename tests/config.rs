@@ -675,6 +675,64 @@ fn upstreams() {
 }
 
 #[test]
+fn oauth() {
+    const BESIDE: &str = "[[upstream]]\nreplicas = [\"http://a/mcp\"]\n[upstream.oauth]\n";
+    let one = |table: &str| format!("{BESIDE}{table}");
+    let two = |first: &str, second: &str| {
+        format!("{BESIDE}{first}\n[[upstream]]\nreplicas = [\"http://b/other\"]\n[upstream.oauth]\n{second}")
+    };
+    let cases = [
+        (
+            one("metadata = \"pass\"\npublic_url = \"https://mcp.example.com/x/\"\npaths = [\"/token\"]"),
+            Ok(None),
+        ),
+        (
+            one("metadata = \"on\""),
+            Err(["upstream[0].oauth.metadata: `on` is none of its words", "pass"]),
+        ),
+        (
+            one("public_url = \"mcp.example.com\""),
+            Err([
+                "public_url: `mcp.example.com` is not an address",
+                "https://mcp.example.com",
+            ]),
+        ),
+        (
+            one("public_url = \"https://user@host\""),
+            Err(["is not an address", "https://mcp.example.com"]),
+        ),
+        (
+            one("paths = [\"token\"]"),
+            Err(["paths: `token` is not a path", "[\"/token\"]"]),
+        ),
+        (
+            one("paths = [\"/a?b\"]"),
+            Err(["`/a?b` is not a path", "without query"]),
+        ),
+        (
+            one("paths = [\"/mcp\"]"),
+            Err(["`/mcp` is a path of upstream `mcp` already", "once"]),
+        ),
+        (
+            two("paths = [\"/token\"]", "paths = [\"/token\"]"),
+            Err(["`/token` is a path of upstream `mcp` already", "once"]),
+        ),
+        (
+            two("metadata = \"pass\"", "metadata = \"pass\""),
+            Ok(Some([
+                "is asked of upstream `mcp` only, not of `other`",
+                "first in the file",
+            ])),
+        ),
+    ];
+    let cases: Vec<Case<'_>> = cases
+        .iter()
+        .map(|(text, expected)| (text.as_str(), *expected))
+        .collect();
+    check_each("oauth", &cases);
+}
+
+#[test]
 fn nothing_to_run() {
     let scratch = Scratch::new("nothing");
     for (text, part) in [

@@ -384,6 +384,28 @@ fn the_names(source: &Source) -> Vec<Violation> {
     wrong
 }
 
+/// Only one room knows the revisions by name or by date; the others ask it.
+fn the_revisions(source: &Source) -> Vec<Violation> {
+    if source.path == "pure/revision.rs" {
+        return Vec::new();
+    }
+    let named = [
+        "2024-11-05",
+        "2025-03-26",
+        "2025-06-18",
+        "2025-11-25",
+        "2026-07-28",
+    ];
+    source
+        .shipped()
+        .filter(|(_, line)| !line.trim_start().starts_with("//"))
+        .filter(|(_, line)| {
+            line.contains("Revision::V") || named.iter().any(|date| line.contains(&format!("\"{date}")))
+        })
+        .map(|(at, line)| (at, line.trim().to_owned()))
+        .collect()
+}
+
 fn no_sleeps(source: &Source) -> Vec<Violation> {
     let shipped = source.shipped().count();
     let mut wrong = Vec::new();
@@ -538,6 +560,11 @@ fn names_say_something() {
 }
 
 #[test]
+fn one_room_knows_the_revisions() {
+    check(&["src"], the_revisions);
+}
+
+#[test]
 fn no_test_sleeps_or_is_ignored() {
     check(&["src", "tests"], no_sleeps);
 }
@@ -644,6 +671,28 @@ fn each_law_fires() {
             "relay/a.rs",
             "struct SessionManager;\n",
             1,
+        ),
+        ("a date", the_revisions, "relay/a.rs", "a == \"2025-11-25\"\n", 1),
+        (
+            "a revision",
+            the_revisions,
+            "relay/a.rs",
+            "Revision::V2026_07_28\n",
+            1,
+        ),
+        (
+            "a comment",
+            the_revisions,
+            "relay/a.rs",
+            "// of \"2025-11-25\"\n",
+            0,
+        ),
+        (
+            "their room",
+            the_revisions,
+            "pure/revision.rs",
+            "\"2025-11-25\"\n",
+            0,
         ),
         ("plain name", the_names, "relay/a.rs", "struct Registry;\n", 0),
         (

@@ -2,6 +2,7 @@
 # Installs the real MCP clients and servers that the interoperability tests drive: the official TypeScript and Python SDKs,
 # 1.x and 2.x, fastmcp and server-everything, at the versions written in tests/lab (package-lock.json, py1.txt, py2.txt,
 # fm.txt).
+# Also Chromium, from the distribution (apt) where there is none; as root, or by sudo.
 # Needs Node 20 or later with npm, and Python 3.10 or later with venv. Where Node is missing, it is taken from PyPI.
 # Safe to repeat: it does nothing if what is installed is what is written. About one minute and 500 MB.
 #
@@ -11,14 +12,22 @@ here=$(cd "$(dirname "$0")/lab" && pwd)
 lab=${THROUGHLINE_LAB:-$HOME/.cache/throughline-tests}
 mkdir -p "$lab"
 
+fail() { echo "install: $1" >&2; exit 1; }
+
+if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
+  command -v apt-get >/dev/null || fail "Chromium is needed, and there is no apt-get to get it with"
+  echo "install: Chromium"
+  as_root=$([ "$(id -u)" = 0 ] || echo sudo)
+  $as_root apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends chromium >/dev/null
+fi
+
 wanted=$(cat "$here/package-lock.json" "$here/py1.txt" "$here/py2.txt" "$here/fm.txt" | sha256sum | cut -d' ' -f1)
 if [ -f "$lab/installed" ] && [ "$(cat "$lab/installed")" = "$wanted" ]; then
   echo "install: $lab is up to date"
   exit 0
 fi
 rm -f "$lab/installed"
-
-fail() { echo "install: $1" >&2; exit 1; }
 
 python=$(command -v python3) || fail "Python 3.10 or later is needed (python3 was not found)"
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || fail "Python 3.10 or later is needed ($("$python" --version))"

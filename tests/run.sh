@@ -18,7 +18,7 @@ step "format"
 cargo fmt --check
 
 step "lints"
-cargo clippy --locked --lib --bins --examples --benches --tests --test interop --test aware --test deploy -- -D warnings
+cargo clippy --locked --lib --bins --examples --benches --tests --test interop --test aware --test browser --test modern --test deploy -- -D warnings
 
 step "unit, house, wire, config, README tests and the simulation"
 # Tests over sockets wait for each other's ends and for configured times far more than they compute.
@@ -44,8 +44,12 @@ tests/install.sh
 step "the check for authors of clients, in JavaScript and Python"
 cargo test --locked --test aware
 
+step "a page as a client, in a real browser"
+cargo test --locked --test browser
+
 step "interoperability"
 cargo test --locked --test interop
+cargo test --locked --test modern
 
 step "a rolling deploy under load"
 cargo test --locked --test deploy

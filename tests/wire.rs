@@ -22,6 +22,10 @@ mod answers;
 mod asks;
 #[path = "wire/aware.rs"]
 mod aware;
+#[path = "wire/batches.rs"]
+mod batches;
+#[path = "wire/browsers.rs"]
+mod browsers;
 #[path = "wire/by_hand.rs"]
 mod by_hand;
 #[path = "wire/clocks.rs"]
@@ -60,6 +64,8 @@ mod repeats;
 mod requests;
 #[path = "wire/restarts.rs"]
 mod restarts;
+#[path = "wire/stateless.rs"]
+mod stateless;
 #[path = "wire/status.rs"]
 mod status;
 #[path = "wire/tokens.rs"]

@@ -53,6 +53,8 @@ pub(super) const SECRETS_MAX: usize = 36;
 pub(super) const NAME_BYTES_MAX: usize = 64;
 /// Longest path of an upstream, in bytes.
 pub(super) const PATH_BYTES_MAX: usize = 256;
+/// Most paths beside an endpoint that pass for its OAuth: a server has half a dozen.
+pub(super) const OAUTH_PATHS_MAX: usize = 32;
 /// Most replicas of an upstream: each one is a metric label and has its own prober.
 pub(super) const REPLICAS_MAX: usize = 256;
 /// Most upstreams of one process, those that a reload took out included: each one is a metric label.

@@ -11,8 +11,8 @@ use super::fields::Fields;
 use super::files::Around;
 use super::report::Origin;
 use super::resolved::{
-    Config, EventStore, Exchange, Health, Listener, Probe, Reattach, Replica, RequestIds, Scheme, Server,
-    Session, Stream, Upstream, UpstreamTls,
+    Config, EventStore, Exchange, Health, Listener, Metadata, Probe, Reattach, Replica, RequestIds, Scheme,
+    Server, Session, Stream, Upstream, UpstreamTls,
 };
 use super::secret;
 use super::server::{self, ServerSide};
@@ -211,6 +211,40 @@ fn check_upstreams(root: &mut Fields<'_, '_>, placed: &[Placed]) {
             let what = format!("`{}` is the name of another upstream already", upstream.name);
             let at = name_at.as_ref().unwrap_or(path_at);
             root.problem(at, "upstream.name", what, "give each upstream its own name");
+        }
+    }
+    check_oauth(root, placed);
+}
+
+/// The metadata of a host, and a path beside the endpoints, can be one upstream's only.
+fn check_oauth(root: &mut Fields<'_, '_>, placed: &[Placed]) {
+    let mut passing = placed
+        .iter()
+        .filter(|one| one.upstream.oauth.metadata == Metadata::Pass);
+    if let (Some(first), Some(other)) = (passing.next(), passing.next()) {
+        let what = format!(
+            "the host's own metadata (without a path at its end) is asked of upstream `{}` only, not of `{}`",
+            first.upstream.name, other.upstream.name
+        );
+        let advice = "name the one first in the file whose clients look for it there";
+        root.warning(&other.path_at, "upstream.oauth.metadata", what, advice);
+    }
+    let mut taken: Vec<(&str, &str)> = placed
+        .iter()
+        .map(|one| (&*one.upstream.path, &*one.upstream.name))
+        .collect();
+    for Placed {
+        upstream, path_at, ..
+    } in placed
+    {
+        for path in &upstream.oauth.paths {
+            match taken.iter().find(|(known, _)| *known == &**path) {
+                Some((_, owner)) => {
+                    let what = format!("`{path}` is a path of upstream `{owner}` already");
+                    root.problem(path_at, "upstream.oauth.paths", what, "name each path once");
+                }
+                None => taken.push((path, &upstream.name)),
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ mod check;
 mod fields;
 mod files;
 pub mod live;
+mod oauth;
 mod pem;
 mod raw;
 mod reading;

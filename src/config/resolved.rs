@@ -114,6 +114,30 @@ pub struct Upstream {
     pub session: Session,
     /// Bounds and times of streams.
     pub stream: Stream,
+    /// What of its OAuth passes.
+    pub oauth: Oauth,
+}
+
+/// What passes of a server's OAuth, beside its endpoint.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Oauth {
+    /// The paths of its metadata.
+    pub metadata: Metadata,
+    /// The address that clients use, without a slash at the end; it stands for the server's own in metadata and in
+    /// challenges. `None`: they pass as they are.
+    pub public_url: Option<Box<str>>,
+    /// Further paths, matched whole.
+    pub paths: Vec<Box<str>>,
+}
+
+/// Whether the paths of a server's OAuth metadata pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Metadata {
+    /// They don't.
+    #[default]
+    Off,
+    /// They do.
+    Pass,
 }
 
 /// One replica.

@@ -6,6 +6,7 @@ use super::bounds;
 use super::check;
 use super::fields::Fields;
 use super::files::Around;
+use super::oauth;
 use super::pem;
 use super::raw::Raw;
 use super::replicas;
@@ -68,6 +69,7 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
     let exchange = fields.inner("exchange", exchange);
     let session = fields.inner("session", session);
     let stream = fields.inner("stream", |fields| stream(fields, replay_memory));
+    let oauth = fields.inner("oauth", oauth::read);
     check::times(fields, &session, &stream);
     check::reattach(fields, &stream, (event_store, request_ids));
     let name_at = fields.raw("name").map(|node| node.at.clone());
@@ -93,6 +95,7 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, around: &Around<'_>, replay_memo
         exchange,
         session,
         stream,
+        oauth,
     };
     Some(Placed {
         upstream,

@@ -12,14 +12,15 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, ORIGIN, TRANSFER_ENCODING};
 use http::{HeaderValue, Method, Request, Response, Version};
 use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-use crate::config::resolved::Upstream;
+use crate::config::resolved::{Metadata, Oauth, Upstream};
 use crate::downstream::body::{AnswerBody, Kind};
+use crate::downstream::cors;
 use crate::downstream::framing::BodyEnd;
 use crate::downstream::front::{Front, NoRoom, Share};
 use crate::downstream::reject::{self, Reject};
@@ -28,13 +29,25 @@ use crate::downstream::sink_http2;
 use crate::downstream::takeover::Takeover;
 use crate::downstream::tap::{Busy, Desk};
 use crate::pure::http1::hop::drop_hop_by_hop;
-use crate::relay::answer::{Answer, Call, Serve};
+use crate::pure::oauth;
+use crate::relay::answer::{Answer, Call, Resource, Serve};
 
 /// Which path is which upstream.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Routes {
     /// By the upstream's number; nothing for one that was taken out and whose path is another's now.
     paths: Box<[Option<Box<str>>]>,
+    /// What passes beside them, by the same number.
+    oauth: Box<[Oauth]>,
+}
+
+/// What a path leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Found {
+    /// The endpoint of the upstream with this number.
+    Endpoint(usize),
+    /// What passes beside that of the upstream with this number.
+    Beside(usize),
 }
 
 impl Routes {
@@ -45,14 +58,51 @@ impl Routes {
             one.replicas.is_empty() && others.any(|other| other.path == one.path)
         };
         let path = |one: &Arc<Upstream>| (!is_anothers(one)).then(|| one.path.clone());
+        let oauth = |one: &Arc<Upstream>| {
+            if one.replicas.is_empty() {
+                Oauth::default()
+            } else {
+                one.oauth.clone()
+            }
+        };
         Self {
             paths: upstreams.iter().map(path).collect(),
+            oauth: upstreams.iter().map(oauth).collect(),
         }
     }
 
-    /// The upstream whose path this is, the whole of it.
-    fn find(&self, path: &str) -> Option<usize> {
+    /// What this path leads to, the whole of it.
+    fn find(&self, path: &str) -> Option<Found> {
+        self.endpoint(path)
+            .map(Found::Endpoint)
+            .or_else(|| self.beside(path).map(Found::Beside))
+    }
+
+    fn endpoint(&self, path: &str) -> Option<usize> {
         self.paths.iter().position(|known| known.as_deref() == Some(path))
+    }
+
+    /// A path that was named is the one's who named it. Metadata of an endpoint is that one's; what is left is the first
+    /// one's whose metadata passes.
+    fn beside(&self, path: &str) -> Option<usize> {
+        let named = |oauth: &Oauth| oauth.paths.iter().any(|known| &**known == path);
+        if let Some(upstream) = self.oauth.iter().position(named) {
+            return Some(upstream);
+        }
+        let metadata = oauth::Metadata::at(path)?;
+        let passes = |upstream: &usize| match self.oauth[*upstream].metadata {
+            Metadata::Pass => true,
+            Metadata::Off => false,
+        };
+        let of_endpoint = metadata.whose().and_then(|path| self.endpoint(path));
+        match (metadata, of_endpoint) {
+            (_, Some(upstream)) => Some(upstream).filter(passes),
+            // Below what is no endpoint there is nothing.
+            (oauth::Metadata::Below { .. }, None) => None,
+            (oauth::Metadata::OfHost { .. } | oauth::Metadata::OfPath { .. }, None) => {
+                (0..self.oauth.len()).find(passes)
+            }
+        }
     }
 
     /// The paths that are served, one a line.
@@ -76,8 +126,10 @@ pub(crate) async fn http1<S: Serve>(
     let (body_end, after) = manners(&request);
     let method = request.method().clone();
     let has_body = !request.body().is_end_stream();
-    match answer(&front, &desk, peer, request).await {
-        Ok(Answer::Stream(opening)) if method != Method::HEAD => {
+    let mut caller = None;
+    match answer((&front, &desk), peer, request, &mut caller).await {
+        Ok(Answer::Stream(mut opening)) if method != Method::HEAD => {
+            cors::grant(caller.as_ref(), &mut opening.headers);
             let after = if front.drain.has_begun() {
                 After::Close
             } else {
@@ -88,6 +140,7 @@ pub(crate) async fn http1<S: Serve>(
         }
         Ok(answer) => {
             let mut response = reply(answer, busy);
+            cors::grant(caller.as_ref(), response.headers_mut());
             if front.drain.has_begun() {
                 close_after(&mut response);
             }
@@ -96,6 +149,7 @@ pub(crate) async fn http1<S: Serve>(
         Err(reject) => {
             front.refused(reject.word(), peer);
             let mut response = reject.response();
+            cors::grant(caller.as_ref(), response.headers_mut());
             // What may still come of a body is no request.
             if has_body || front.drain.has_begun() {
                 close_after(&mut response);
@@ -113,7 +167,8 @@ pub(crate) async fn http2<S: Serve>(
     request: Request<Incoming>,
 ) -> Result<Reply<S>, Infallible> {
     let busy = desk.arrive();
-    Ok(match answer(&front, &desk, peer, request).await {
+    let mut caller = None;
+    let mut response = match answer((&front, &desk), peer, request, &mut caller).await {
         Ok(answer) => reply(answer, busy),
         Err(reject) => {
             front.refused(reject.word(), peer);
@@ -121,7 +176,9 @@ pub(crate) async fn http2<S: Serve>(
                 .response()
                 .map(|bytes| AnswerBody::new(Kind::Whole(bytes), busy))
         }
-    })
+    };
+    cors::grant(caller.as_ref(), response.headers_mut());
+    Ok(response)
 }
 
 /// The connection ends with this answer.
@@ -149,18 +206,27 @@ fn is_close(token: &str) -> bool {
     token.eq_ignore_ascii_case("close")
 }
 
+/// Answers a request; `caller` is the origin that may read the answer, once it is known to be let in.
 async fn answer<S: Serve>(
-    front: &Front<S>,
-    desk: &Desk,
+    (front, desk): (&Front<S>, &Desk),
     peer: IpAddr,
     request: Request<Incoming>,
+    caller: &mut Option<HeaderValue>,
 ) -> Result<Answer<S::Body>, Reject> {
     let (mut head, body) = request.into_parts();
     front.gate.judge(head.version, &head.uri, &head.headers)?;
-    let Some(upstream) = front.routes.find(head.uri.path()) else {
+    *caller = head.headers.get(ORIGIN).cloned();
+    let Some(found) = front.routes.find(head.uri.path()) else {
         return Err(Reject::NoSuchPath {
             paths: front.routes.served(),
         });
+    };
+    if cors::is_preflight(&head.method, &head.headers) {
+        return Ok(Answer::Whole(reject::preflight(cors::preflight(&head.headers))));
+    }
+    let (upstream, resource) = match found {
+        Found::Endpoint(upstream) => (upstream, Resource::Endpoint),
+        Found::Beside(upstream) => (upstream, Resource::Beside(head.uri.path().into())),
     };
     if matches!(head.method, Method::CONNECT | Method::TRACE) {
         return Err(Reject::MethodNotServed);
@@ -178,6 +244,7 @@ async fn answer<S: Serve>(
         },
     };
     let call = Call {
+        resource,
         method: head.method,
         query: head.uri.query().map(Into::into),
         headers: head.headers,
@@ -324,11 +391,53 @@ mod tests {
             ("//mcp", None),
             ("/%6dcp", None),
         ] {
-            assert_eq!(routes.find(path), upstream, "{path}");
+            assert_eq!(routes.find(path), upstream.map(Found::Endpoint), "{path}");
         }
         // One that was taken out keeps its path until another has it.
         let routes = Routes::new(&[upstream("/mcp", 0), upstream("/old", 0), upstream("/mcp", 1)]);
-        assert_eq!((routes.find("/mcp"), routes.find("/old")), (Some(2), Some(1)));
+        let found = [routes.find("/mcp"), routes.find("/old")];
+        assert_eq!(found, [Some(Found::Endpoint(2)), Some(Found::Endpoint(1))]);
         assert_eq!(routes.served(), "/old\n/mcp");
+    }
+
+    #[test]
+    fn what_passes_beside_an_endpoint() {
+        let (config, _) = crate::config::read_in(
+            &crate::config::Flags {
+                upstreams: vec!["http://127.0.0.1:9/mcp".into()],
+                ..crate::config::Flags::default()
+            },
+            &|_| None,
+        )
+        .unwrap();
+        let upstream = |path: &str, metadata: Metadata, paths: &[&str]| {
+            let mut one = Upstream::clone(&config.upstreams[0]);
+            one.path = path.into();
+            one.oauth.metadata = metadata;
+            one.oauth.paths = paths.iter().map(|path| (*path).into()).collect();
+            Arc::new(one)
+        };
+        let routes = Routes::new(&[
+            upstream("/a", Metadata::Off, &["/token"]),
+            upstream("/b", Metadata::Pass, &["/authorize"]),
+            upstream("/c", Metadata::Pass, &[]),
+        ]);
+        for (path, found) in [
+            ("/token", Some(0)),
+            ("/authorize", Some(1)),
+            ("/authorize/", None),
+            ("/.well-known/oauth-protected-resource", Some(1)),
+            ("/.well-known/oauth-protected-resource/a", None),
+            ("/.well-known/oauth-protected-resource/b", Some(1)),
+            ("/.well-known/oauth-protected-resource/c", Some(2)),
+            ("/.well-known/oauth-authorization-server/issuer", Some(1)),
+            ("/c/.well-known/openid-configuration", Some(2)),
+            ("/d/.well-known/openid-configuration", None),
+            ("/.well-known/security.txt", None),
+        ] {
+            assert_eq!(routes.find(path), found.map(Found::Beside), "{path}");
+        }
+        let none = Routes::new(&[upstream("/a", Metadata::Off, &[])]);
+        assert_eq!(none.find("/.well-known/oauth-protected-resource"), None);
     }
 }

@@ -7,6 +7,7 @@
 
 mod accept_task;
 mod body;
+mod cors;
 mod date;
 mod endpoint;
 mod framing;

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use crate::pure::refusal::{self, Execution, Failure, Unserved};
 use crate::pure::rpc::RequestId;
-use crate::relay::answer::{NotExecuted, Refused};
+use crate::relay::answer::{NoAnswer, NotExecuted, Refused};
 use crate::telemetry::words::Turned;
 
 /// What the client side itself refuses, before anybody was asked.
@@ -166,20 +166,17 @@ pub(crate) fn refused(refused: Refused) -> Response<Bytes> {
             StatusCode::METHOD_NOT_ALLOWED,
             "There is no stream here, and nothing to resume.\n",
         )),
-        Refused::NotExecuted { ids, why } => {
-            let why = match why {
-                NotExecuted::Unavailable => Unserved::Unavailable,
-                NotExecuted::Overloaded => Unserved::Overloaded,
-            };
-            errors(
-                &ids,
-                Failure::Unserved {
-                    why,
-                    execution: Execution::NotExecuted,
-                },
-            )
-        }
-        Refused::OutcomeUnknown { ids, reason } => errors(&ids, Failure::Lost { reason }),
+        Refused::NotExecuted { ids, why } => errors(StatusCode::OK, &ids, unserved(why)),
+        Refused::OutcomeUnknown { ids, reason } => errors(StatusCode::OK, &ids, Failure::Lost { reason }),
+        Refused::StandsAlone { ids, why } => match why {
+            NoAnswer::NotExecuted { why, retry_after } => again(
+                errors(StatusCode::SERVICE_UNAVAILABLE, &ids, unserved(why)),
+                retry_after,
+            ),
+            NoAnswer::OutcomeUnknown { reason } => {
+                errors(StatusCode::BAD_GATEWAY, &ids, Failure::Lost { reason })
+            }
+        },
         Refused::Unproved { retry_after } => again(
             text(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -220,9 +217,28 @@ pub(crate) fn refused(refused: Refused) -> Response<Bytes> {
     }
 }
 
+/// The answer to a preflight, with these fields.
+pub(crate) fn preflight(fields: HeaderMap) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    *response.headers_mut() = fields;
+    response
+}
+
 /// One JSON-RPC error for each request.
-fn errors(ids: &[RequestId], failure: Failure) -> Response<Bytes> {
-    json(StatusCode::OK, refusal::errors(ids, failure).into())
+fn errors(status: StatusCode, ids: &[RequestId], failure: Failure) -> Response<Bytes> {
+    json(status, refusal::errors(ids, failure).into())
+}
+
+const fn unserved(why: NotExecuted) -> Failure {
+    let why = match why {
+        NotExecuted::Unavailable => Unserved::Unavailable,
+        NotExecuted::Overloaded => Unserved::Overloaded,
+    };
+    Failure::Unserved {
+        why,
+        execution: Execution::NotExecuted,
+    }
 }
 
 fn text(status: StatusCode, words: &str) -> Response<Bytes> {

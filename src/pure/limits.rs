@@ -186,3 +186,9 @@ pub const REPEAT_BYTES_MAX: usize = 2 * 1_024 * 1_024;
 
 /// Longest finished stream that is kept for a repeat though its client has acknowledged all of it, in bytes.
 pub const REPEAT_STREAM_BYTES_MAX: usize = 64 * 1_024;
+
+/// Tasks of one upstream whose replica is remembered, the oldest forgotten first: 64 bytes each, so 1 MB.
+pub const TASK_HOMES_MAX: usize = 16_384;
+
+/// How long it is remembered, in milliseconds: as long as a session may last by default.
+pub const TASK_HOME_MS_MAX: u64 = 24 * 60 * 60 * 1_000;

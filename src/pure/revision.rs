@@ -1,9 +1,14 @@
-//! MCP revisions, and what each of them permits.
-//! Law: no other file compares dates; whoever must know asks a question here and gets an enum for an answer.
+//! MCP revisions, what each of them permits, and how a request shows of which era it is.
+//! Law: no other file compares dates; whoever must know asks a question here and gets an enum for an answer. Each
+//! request is recognised by itself: what one said, a probe above all, says nothing of the next one or of the backend.
 //! Absent on purpose: transport. A session at 2024-11-05 may well run over Streamable HTTP.
-//! Next: `session_token.rs`, which keeps a session's revision in one byte.
+//! Next: `revision/eras.md`, what a client and a server get of each; `session_token.rs`, which keeps one in a byte.
+#![doc = include_str!("revision/eras.md")]
 
+use std::borrow::Cow;
 use std::fmt;
+
+use crate::pure::rpc;
 
 /// A revision of the Model Context Protocol, oldest first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -54,6 +59,62 @@ pub enum Disconnect {
     Detaches,
     /// The request is cancelled (wire contract, section 11).
     Cancels,
+}
+
+/// Of which era a request is, and what shows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recognised {
+    /// Of the era of sessions.
+    Session(Evidence),
+    /// It stands for itself.
+    Stateless(Evidence),
+}
+
+/// What shows of which era a request is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Evidence {
+    /// The field `MCP-Protocol-Version`.
+    Field,
+    /// The version that the request itself names in `params._meta`, as every one of 2026-07-28 does.
+    Envelope,
+    /// Nothing: clients of 2025-03-26 send neither.
+    Silence,
+}
+
+/// The member of `params._meta` by which a request names its version.
+const ENVELOPE_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+
+impl Recognised {
+    /// Of which era a request is that came with this `MCP-Protocol-Version` and this body.
+    ///
+    /// The field decides if it names a known revision: the body is not looked at then, and where the two contradict
+    /// each other the backend says so, as it must. Without one, or with one that nobody here knows, a body that names a
+    /// version itself is of the newer era, whatever that version is: no request of the older one does.
+    pub fn of(field: Option<&[u8]>, body: &[u8]) -> Self {
+        let named = field
+            .and_then(|text| std::str::from_utf8(text).ok())
+            .and_then(Revision::parse);
+        if let Some(revision) = named {
+            return Self::at(revision, Evidence::Field);
+        }
+        match claimed(body).map(|text| Revision::parse(&text)) {
+            Some(Some(revision)) => Self::at(revision, Evidence::Envelope),
+            Some(None) => Self::Stateless(Evidence::Envelope),
+            None => Self::Session(Evidence::Silence),
+        }
+    }
+
+    const fn at(revision: Revision, evidence: Evidence) -> Self {
+        match revision.era() {
+            Era::Session => Self::Session(evidence),
+            Era::Stateless => Self::Stateless(evidence),
+        }
+    }
+}
+
+/// The version that a request names itself.
+fn claimed(body: &[u8]) -> Option<Cow<'_, str>> {
+    rpc::lookup(body, &["params", "_meta", ENVELOPE_VERSION]).and_then(rpc::text)
 }
 
 impl Revision {
@@ -168,6 +229,56 @@ mod tests {
         check("2025-06-18", 3, Era::Session, Priming::No, Batches::Refused);
         check("2025-11-25", 4, Era::Session, Priming::Yes, Batches::Refused);
         check("2026-07-28", 5, Era::Stateless, Priming::No, Batches::Refused);
+    }
+
+    #[test]
+    fn of_which_era_a_request_is() {
+        #[track_caller]
+        fn check(field: &str, version: &str, expected: Recognised) {
+            let body = match version {
+                "" => {
+                    r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"progressToken":1}}}"#
+                        .to_owned()
+                }
+                version => format!(
+                    r#"{{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{{"_meta":{{"io.modelcontextprotocol/protocolVersion":{version}}}}}}}"#
+                ),
+            };
+            let field = (!field.is_empty()).then_some(field.as_bytes());
+            assert_eq!(
+                Recognised::of(field, body.as_bytes()),
+                expected,
+                "{field:?} {version}"
+            );
+        }
+        use Evidence::{Envelope, Field, Silence};
+        use Recognised::{Session, Stateless};
+        check("", "", Session(Silence));
+        check("2025-03-26", "", Session(Field));
+        check("2025-11-25", "", Session(Field));
+        check("2026-07-28", "", Stateless(Field));
+        check("2026-07-28", r#""2026-07-28""#, Stateless(Field));
+        check("", r#""2026-07-28""#, Stateless(Envelope));
+        // They contradict each other: the backend's to judge, and the field says to which kind of it.
+        check("2025-11-25", r#""2026-07-28""#, Session(Field));
+        check("2026-07-28", r#""2025-11-25""#, Stateless(Field));
+        // Versions that nobody here knows yet.
+        check("2027-01-01", r#""2027-01-01""#, Stateless(Envelope));
+        check("2027-01-01", "", Session(Silence));
+        check("\u{ff}", "", Session(Silence));
+        check("", r#""1900-01-01""#, Stateless(Envelope));
+        check("", r#""2025-11-25""#, Session(Envelope));
+        // No version at all.
+        check("", "7", Session(Silence));
+        for body in [
+            "",
+            "[]",
+            "{",
+            r#"{"params":[]}"#,
+            r#"[{"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}]"#,
+        ] {
+            assert_eq!(Recognised::of(None, body.as_bytes()), Session(Silence), "{body}");
+        }
     }
 
     #[test]

@@ -18,6 +18,8 @@ use crate::relay::sink::ClientSink;
 /// One request of a client on a configured path, head checked, body read whole.
 #[derive(Debug)]
 pub struct Call {
+    /// What it is about.
+    pub resource: Resource,
     /// The method as it came.
     pub method: Method,
     /// The query as it came, without `?`.
@@ -44,6 +46,15 @@ pub trait Serve: Send + Sync + 'static {
 pub trait PassingBody: Send + Unpin + 'static {
     /// The next piece; `None` is the orderly end.
     fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>>;
+}
+
+/// What a request is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Resource {
+    /// The MCP endpoint.
+    Endpoint,
+    /// Something beside it that passes, at this path.
+    Beside(Box<str>),
 }
 
 /// What the client gets.
@@ -93,6 +104,14 @@ pub enum Refused {
         /// What took it: `backend_lost`, or `owner_lost` where this proxy ends.
         reason: Reason,
     },
+    /// A request that stands for itself got no answer: 503 or 502, and a JSON-RPC error for each id. Its client may be
+    /// finding out by it what the server speaks, and would take any status below 500 for the server's own word.
+    StandsAlone {
+        /// Ids to answer, at least one.
+        ids: Vec<RequestId>,
+        /// Why.
+        why: NoAnswer,
+    },
     /// Its credential could not be put to the backend, and nothing is done for it before: 503 with `Retry-After`.
     Unproved {
         /// When to try again.
@@ -128,6 +147,23 @@ pub enum Refused {
     BackendUnreachable,
     /// The backend did not answer in time: 504.
     BackendTimeout,
+}
+
+/// Why a request that stands for itself has no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoAnswer {
+    /// It was not sent.
+    NotExecuted {
+        /// Why.
+        why: NotExecuted,
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// It was sent, and its outcome is unknown.
+    OutcomeUnknown {
+        /// What took its answer.
+        reason: Reason,
+    },
 }
 
 /// Why a request was not sent.

@@ -11,11 +11,13 @@ use tracing::debug;
 use crate::pure::epoch::{Reason, Seq};
 use crate::pure::event_id::StreamName;
 use crate::pure::log::{EndMark, Millis};
+use crate::pure::refusal::{self, Failure};
 use crate::pure::resume::{self, Again, Resume, WithoutCursor};
+use crate::pure::rpc::RequestId;
 use crate::pure::session::Written;
 use crate::pure::sse::encode;
 use crate::pure::stream::attach::{Boundary, Presented, Standing, succession};
-use crate::pure::stream::{Agent, Greeting, Succession};
+use crate::pure::stream::{Agent, Answers, Greeting, Succession};
 use crate::relay::again::Acknowledged;
 use crate::relay::answer::{Attach, Opening};
 use crate::relay::canned_task;
@@ -38,6 +40,8 @@ pub(crate) struct Awaited {
     pub(crate) from: Seq,
     agent: Agent,
     presented: Presented,
+    /// Requests of a batch whose answers are held no more, and why: it is told before anything else.
+    missed: Vec<(RequestId, Reason)>,
 }
 
 /// A client that asks before the backend answered the first upstream GET: it waits for that answer, bounded.
@@ -122,24 +126,39 @@ impl<W: World> StreamTask<W> {
             Resume::UpToDate { at: from } | Resume::Replay { from, .. } => {
                 self.promise_resumed(from, waiting)
             }
-            Resume::Gap { reason, .. } | Resume::OtherEpoch { reason } => self.unmet(reason, waiting, now),
-            Resume::FromTheFuture { .. } => self.unmet(Reason::CursorFuture, waiting, now),
+            Resume::Gap { reason, .. } | Resume::OtherEpoch { reason } => {
+                self.unmet(seq, reason, waiting, now)
+            }
+            // Of what it says it had, nothing is known.
+            Resume::FromTheFuture { .. } => self.unmet(Seq::START, Reason::CursorFuture, waiting, now),
         }
     }
 
-    /// A cursor that can't be honoured: the response if it is held, else an error for what is unanswered.
-    fn unmet(&mut self, reason: Reason, waiting: Waiting, now: Millis) {
+    /// A cursor that can't be honoured: the responses that are held, and an error for each request whose response is not,
+    /// and which the client can't have had by then.
+    fn unmet(&mut self, had: Seq, reason: Reason, waiting: Waiting, now: Millis) {
         let span = self.log.span();
         if self.life.is_over() && span.first <= span.last {
-            let from = Seq::new(span.last.get().saturating_sub(1));
+            let missed = self.life.answers_between(had, span.first);
+            let from = match self.life.brings() {
+                // The last event is the one response.
+                Answers::One => Seq::new(span.last.get().saturating_sub(1)),
+                Answers::Several => Seq::new(span.first.get().saturating_sub(1)),
+            };
             let verdict = Verdict::Reset {
                 reason,
                 epoch: self.epoch,
             };
-            return self.promise(from, Presented::Cursor, verdict, waiting);
+            self.promise(from, Presented::Cursor, verdict, waiting);
+            if let Some(awaited) = &mut self.awaited {
+                awaited.missed = missed.into_iter().map(|id| (id, reason)).collect();
+            }
+            return;
         }
+        let mut unanswered = self.life.answers_between(had, Seq::new(u64::MAX));
+        unanswered.extend(self.life.open_ids().iter().cloned());
         // From here on the requests have their outcome: what the backend still says is dropped.
-        waiting.answer(Reply::Unmet(reason));
+        waiting.answer(Reply::Unmet { reason, unanswered });
         self.give_up(reason, now);
     }
 
@@ -241,6 +260,7 @@ impl<W: World> StreamTask<W> {
             from,
             agent,
             presented,
+            missed: Vec::new(),
         });
         // If the asker is gone, the ticket comes back as `Abandon`.
         let _ = reply.send(Reply::Open(Opening {
@@ -257,6 +277,7 @@ impl<W: World> StreamTask<W> {
             from,
             agent: self.agent,
             presented: Presented::Cursor,
+            missed: Vec::new(),
         });
         let verdict = Verdict::Live { epoch: self.epoch };
         self.relay.verdict(&self.session, &self.name, verdict);
@@ -341,6 +362,17 @@ impl<W: World> StreamTask<W> {
             greeting,
             self.relay.base_retry_ms(&self.session),
         );
+        let mut id = Vec::new();
+        for (request, reason) in &awaited.missed {
+            let failure = Failure::Reset {
+                reason: *reason,
+                epoch: self.epoch,
+            };
+            id.clear();
+            // It stands outside the log: the cursor goes on from where the log begins.
+            self.prefix.event(awaited.from, &mut id);
+            encode::frame(&mut frames, &id, b"", &refusal::error(request, failure));
+        }
         frames
     }
 

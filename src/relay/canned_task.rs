@@ -15,6 +15,7 @@ use tokio::time::{MissedTickBehavior, interval_at, timeout};
 use crate::pure::epoch::{Epoch, Reason, Seq};
 use crate::pure::event_id::{Asked, Conn, EventId, IdPrefix, Mark, StreamName};
 use crate::pure::refusal::{self, Failure};
+use crate::pure::rpc::RequestId;
 use crate::pure::session::Phase;
 use crate::pure::sse::encode;
 use crate::pure::stream::Agent;
@@ -35,7 +36,8 @@ pub(crate) struct Canned<W: World> {
     then: Then,
 }
 
-/// Wakes the connections that are held on comments: a session ended, or the proxy drains.
+/// Wakes the connections that are held on comments, and those whose backend says what they are: a session ended, or the
+/// proxy or a replica drains.
 #[derive(Default)]
 pub(crate) struct Bell {
     rung: Notify,
@@ -64,11 +66,12 @@ enum Then {
 
 impl<W: World> Canned<W> {
     /// What the cursor of a POST stream is told that can't be honoured: one error for each request that it names, the
-    /// last with the end mark. Requests whose ids the cursor can't name are held on comments instead.
+    /// last with the end mark; for these that are known, where its stream knew them. Requests whose ids the cursor can't
+    /// name, and which nobody knows, are held on comments instead.
     pub(crate) fn unmet(
         relay: &Arc<Relay<W>>,
         session: &Arc<Session<W>>,
-        cursor: &EventId,
+        (cursor, known): (&EventId, &[RequestId]),
         reason: Reason,
         agent: Agent,
     ) -> Self {
@@ -90,48 +93,38 @@ impl<W: World> Canned<W> {
             session.greeting(agent),
             relay.base_retry_ms(session),
         );
-        let asked = match &cursor.stream {
-            StreamName::Get | StreamName::HttpSse => Asked::Hashed,
-            StreamName::Post(rid) => rid.asked(),
+        let requests = match &cursor.stream {
+            StreamName::Get | StreamName::HttpSse => Vec::new(),
+            StreamName::Post(_) if !known.is_empty() => known.to_vec(),
+            StreamName::Post(rid) => match rid.asked() {
+                Asked::Hashed => Vec::new(),
+                Asked::One(request) => vec![request],
+                Asked::Batch(requests) => requests,
+            },
         };
-        let then = match asked {
-            Asked::Hashed => Then::Comments,
-            Asked::One(request) => {
-                let end = id(cursor.seq.next(), Mark::End);
-                encode::frame(
-                    &mut frames,
-                    &end,
-                    b"",
-                    &refusal::error(
-                        &request,
-                        Failure::Reset {
-                            reason,
-                            epoch: cursor.epoch,
-                        },
-                    ),
-                );
-                Then::End
-            }
-            Asked::Batch(requests) => {
-                let mut seq = cursor.seq;
-                for (index, request) in requests.iter().enumerate() {
-                    seq = seq.next();
-                    let mark = if index + 1 == requests.len() {
-                        Mark::End
-                    } else {
-                        Mark::Event
-                    };
-                    let body = refusal::error(
-                        request,
-                        Failure::Reset {
-                            reason,
-                            epoch: cursor.epoch,
-                        },
-                    );
-                    encode::frame(&mut frames, &id(seq, mark), b"", &body);
-                }
-                Then::End
-            }
+        let failure = Failure::Reset {
+            reason,
+            epoch: cursor.epoch,
+        };
+        let mut seq = cursor.seq;
+        for (index, request) in requests.iter().enumerate() {
+            seq = seq.next();
+            let mark = if index + 1 == requests.len() {
+                Mark::End
+            } else {
+                Mark::Event
+            };
+            encode::frame(
+                &mut frames,
+                &id(seq, mark),
+                b"",
+                &refusal::error(request, failure),
+            );
+        }
+        let then = if requests.is_empty() {
+            Then::Comments
+        } else {
+            Then::End
         };
         Self::new((relay, session), agent, frames, then)
     }

@@ -4,7 +4,7 @@
 
 use http::Method;
 
-use crate::relay::answer::{Answer, Refused};
+use crate::relay::answer::{Answer, NoAnswer, Refused};
 use crate::relay::headers::Bearings;
 use crate::relay::said::Said;
 use crate::telemetry::meters::Tally;
@@ -65,6 +65,10 @@ fn outcome<P>(answer: &Answer<P>) -> RequestOutcome {
             Refused::NothingToResume => RequestOutcome::NothingToResume,
             Refused::NotExecuted { .. } | Refused::StreamStalled { .. } => RequestOutcome::NotExecuted,
             Refused::OutcomeUnknown { .. } => RequestOutcome::OutcomeUnknown,
+            Refused::StandsAlone { ids: _, why } => match why {
+                NoAnswer::NotExecuted { .. } => RequestOutcome::NotExecuted,
+                NoAnswer::OutcomeUnknown { .. } => RequestOutcome::OutcomeUnknown,
+            },
             Refused::Unproved { .. } => RequestOutcome::Unproved,
             Refused::NoReplica { .. } => RequestOutcome::NoReplica,
             Refused::TooManySessions { .. } => RequestOutcome::TooManySessions,

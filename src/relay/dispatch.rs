@@ -1,7 +1,8 @@
 //! From a request on a configured path to the one who answers it: a session's GET, POST or DELETE, or any replica.
 //! Law: a token is looked up before it is opened; a session that ended is never taken up again. What is not a session's,
 //! and what belongs to a revision without sessions, passes through untouched and streaming.
-//! Next: `initialize.rs`; `http_sse/mod.rs`; `repeat.rs`, then `post.rs`; `gate.rs`, then `get.rs`, `delete.rs`.
+//! Next: `stateless.rs`; `initialize.rs`; `http_sse/mod.rs`; `repeat.rs`, then `post.rs`; `gate.rs`, then `get.rs`,
+//! `delete.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,23 +11,21 @@ use http::{HeaderValue, Method};
 use tracing::info;
 
 use crate::config::resolved::Sessions;
-use crate::pure::epoch::Reason;
-use crate::pure::revision::{Era, Revision};
+use crate::pure::revision::{Era, Recognised};
 use crate::pure::session::{Expiry, Origin, Phase};
 use crate::pure::session_token::{self, Transport};
 use crate::relay::Relay;
-use crate::relay::answer::{Answer, Call, NotExecuted, Refused, Serve};
+use crate::relay::answer::{Answer, Call, Refused, Resource, Serve};
 use crate::relay::counted::{Counted, request_kind};
 use crate::relay::headers::Bearings;
 use crate::relay::home::Signs;
 use crate::relay::kept::Kept;
-use crate::relay::passing::{self, Passing};
-use crate::relay::pool::{KnownBy, Pool, Request, Unanswered};
+use crate::relay::passing::Passing;
+use crate::relay::pool::Pool;
 use crate::relay::said::Said;
 use crate::relay::session::{Fresh, Session};
 use crate::relay::world::World;
-use crate::relay::{gate, http_sse, initialize, repeat};
-use crate::upstream::Deadline;
+use crate::relay::{gate, http_sse, initialize, repeat, stateless};
 
 /// The relay as the client side sees it.
 pub struct Door<W: World>(pub Arc<Relay<W>>);
@@ -36,7 +35,10 @@ impl<W: World> Serve for Door<W> {
 
     async fn serve(&self, upstream: usize, call: Call) -> Answer<Passing<W>> {
         let instruments = &self.0.pools[upstream].instruments;
-        let said = Said::of(&call);
+        let said = match call.resource {
+            Resource::Endpoint => Said::of(&call),
+            Resource::Beside(_) => Said::Nothing,
+        };
         let bearings = Bearings::of(&call.headers);
         let arrival = self.0.over_http_sse(upstream, &call, bearings);
         let kind = match &arrival {
@@ -48,7 +50,7 @@ impl<W: World> Serve for Door<W> {
         let answer = match arrival {
             Some(arrival) => Box::pin(http_sse::answer(&self.0, upstream, (call, said), arrival)).await,
             None => {
-                let whose = self.0.whose(upstream, (&call.method, &said), bearings);
+                let whose = self.0.whose(upstream, (&call, &said), bearings);
                 self.0.answer(upstream, (call, said), whose).await
             }
         };
@@ -61,17 +63,22 @@ impl<W: World> Serve for Door<W> {
 }
 
 impl<W: World> Relay<W> {
-    /// Whose a request is, by its method and these of its fields.
+    /// Whose a request is, by its method, its body and these of its fields.
     fn whose(
         self: &Arc<Self>,
         upstream: usize,
-        (method, said): (&Method, &Said),
+        (call, said): (&Call, &Said),
         bearings: Bearings<'_>,
     ) -> Whose<W> {
-        if is_stateless_era(bearings.version) {
-            return Whose::Anybodys;
+        match call.resource {
+            Resource::Endpoint => {}
+            Resource::Beside(_) => return Whose::Anybodys(Era::Session),
         }
-        match *method {
+        match Recognised::of(bearings.version.map(HeaderValue::as_bytes), &call.body) {
+            Recognised::Stateless(_) => return Whose::Anybodys(Era::Stateless),
+            Recognised::Session(_) => {}
+        }
+        match call.method {
             Method::POST | Method::GET | Method::DELETE => {
                 if let Said::Initialize { .. } = said {
                     // A stale session id on `initialize` is dropped, not refused.
@@ -83,7 +90,7 @@ impl<W: World> Relay<W> {
                     Transport::Streamable,
                 ))
             }
-            _ => Whose::Anybodys,
+            _ => Whose::Anybodys(Era::Session),
         }
     }
 
@@ -95,7 +102,7 @@ impl<W: World> Relay<W> {
     ) -> Answer<Passing<W>> {
         let pool = Arc::clone(&self.pools[upstream]);
         let carried = match whose {
-            Whose::Anybodys => return Box::pin(self.pass(&pool, call, said)).await,
+            Whose::Anybodys(era) => return Box::pin(stateless::pass(self, &pool, (call, said), era)).await,
             Whose::Newcomers => Carried::Nothing,
             Whose::Sessions(carried) => carried,
         };
@@ -103,7 +110,7 @@ impl<W: World> Relay<W> {
             return Box::pin(initialize::initialize(self, &pool, call, id)).await;
         }
         match carried {
-            Carried::Nothing => Box::pin(self.pass(&pool, call, said)).await,
+            Carried::Nothing => Box::pin(stateless::pass(self, &pool, (call, said), Era::Session)).await,
             Carried::Gone => Answer::Refused(Refused::SessionGone),
             Carried::Live(session) => match call.method {
                 Method::POST => repeat::post(self, &session, call, said).await,
@@ -114,33 +121,6 @@ impl<W: World> Relay<W> {
                     Kept::new(gate::DELETE_MAX, ending).await
                 }
             },
-        }
-    }
-
-    /// What is not a session's passes through untouched and streaming, to any replica.
-    async fn pass(&self, pool: &Pool<W>, call: Call, said: Said) -> Answer<Passing<W>> {
-        let ids = said.into_ids();
-        let from = call.peer;
-        match pool
-            .send_any(from, KnownBy::Nothing, &Request::of(call), Deadline::Never)
-            .await
-        {
-            Ok((_, incoming)) => passing::untouched(incoming),
-            Err(Unanswered::NoReplica) if !ids.is_empty() => Answer::Refused(Refused::NotExecuted {
-                ids,
-                why: NotExecuted::Unavailable,
-            }),
-            Err(Unanswered::NotSent(why)) if !ids.is_empty() => {
-                Answer::Refused(Refused::NotExecuted { ids, why })
-            }
-            Err(Unanswered::Lost(_) | Unanswered::TimedOut) if !ids.is_empty() => {
-                let reason = Reason::BackendLost;
-                Answer::Refused(Refused::OutcomeUnknown { ids, reason })
-            }
-            Err(Unanswered::TimedOut) => Answer::Refused(Refused::BackendTimeout),
-            Err(Unanswered::NoReplica | Unanswered::NotSent(_) | Unanswered::Lost(_)) => {
-                Answer::Refused(Refused::BackendUnreachable)
-            }
         }
     }
 
@@ -221,18 +201,10 @@ pub(super) enum Carried<W: World> {
 
 /// Whose a request is.
 enum Whose<W: World> {
-    /// No session's, whatever it carries: it passes through.
-    Anybodys,
+    /// No session's, whatever it carries: it passes through, as is the way of its era.
+    Anybodys(Era),
     /// Its session begins with it.
     Newcomers,
     /// A session's, or none's yet.
     Sessions(Carried<W>),
-}
-
-/// Whether a request is of a revision without sessions: it passes through (wire contract, section 11).
-pub(super) fn is_stateless_era(version: Option<&HeaderValue>) -> bool {
-    version
-        .and_then(|value| value.to_str().ok())
-        .and_then(Revision::parse)
-        .is_some_and(|revision| revision.era() == Era::Stateless)
 }

@@ -30,7 +30,7 @@ use crate::relay::recover::{self, Fit, Lost};
 use crate::relay::session::Session;
 use crate::relay::standing::Ready;
 use crate::relay::world::World;
-use crate::routing::Duty;
+use crate::routing::{Duty, Wants};
 use crate::upstream::{Deadline, SendError};
 
 /// Whose address stands for a session in the choice of a replica: the session's, not its client's, so nobody's.
@@ -154,7 +154,8 @@ impl<W: World> Session<W> {
                 sent.map_err(|error| self.unanswered(&home, error))
             } else {
                 // Any replica takes any request: there is nothing that only one of them knows.
-                let sending = self.pool.send_any(NOBODY, own, request, Deadline::Never);
+                let anywhere = (NOBODY, Wants::Exchange);
+                let sending = self.pool.send_any(anywhere, own, request, Deadline::Never);
                 Box::pin(sending).await.map(|(_, answer)| answer)
             };
             let answer = match answered {
@@ -226,7 +227,8 @@ impl<W: World> Session<W> {
         let sent = match (home.replica.duty(), self.is_pinned(&home)) {
             // Its replica is on its way out or gone, and any other takes what is the session's.
             (Duty::Draining | Duty::Drained, false) => {
-                let sending = self.pool.send_any(NOBODY, own, &request, deadline);
+                let anywhere = (NOBODY, Wants::Exchange);
+                let sending = self.pool.send_any(anywhere, own, &request, deadline);
                 Box::pin(sending).await.map(|(_, answer)| answer)
             }
             (Duty::Serving, _) | (Duty::Draining | Duty::Drained, true) => {

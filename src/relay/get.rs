@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 use tracing::{debug, info};
 
 use crate::pure::epoch::{EpochEnd, Reason};
-use crate::pure::event_id::{EventId, Mark, StreamName};
+use crate::pure::event_id::{EventId, Mark, Rid, StreamName};
+use crate::pure::rpc::RequestId;
 use crate::pure::session::{Known, Phase};
 use crate::pure::session_token::Transport;
 use crate::pure::stream::Agent;
@@ -69,7 +70,7 @@ pub(crate) async fn get<W: World>(
     match (session.phase(), &cursor) {
         // Streams came and went at each look. 404 is for a dead session only; this client is told what is certain.
         (Phase::Live, Cursor::Ours(id)) if id.stream != StreamName::Get => {
-            unmet(relay, session, id, Reason::EpochChanged, agent)
+            unmet(relay, session, (id, &[]), Reason::EpochChanged, agent)
         }
         (Phase::Live, Cursor::Ours(_) | Cursor::Unproved(_) | Cursor::None) => {
             private(relay, session, agent, Reason::CursorUnknown)
@@ -120,7 +121,12 @@ async fn resume<W: World>(
         (Known::Live(mailbox), _) => match ask(&mailbox, Asked::At(id.seq), agent).await {
             Reply::Open(opening) => Looked::Answer(Answer::Stream(opening)),
             Reply::Ended => Looked::Answer(Answer::Refused(Refused::NothingToResume)),
-            Reply::Unmet(reason) => Looked::Answer(unmet(relay, session, id, reason, agent)),
+            Reply::Unmet { reason, unanswered } => {
+                let fewer = naming(id, &unanswered);
+                let fewer = fewer.map(|stream| id.renamed(relay.keys.current(), &session.uid, stream));
+                let id = fewer.as_ref().unwrap_or(id);
+                Looked::Answer(unmet(relay, session, (id, &unanswered), reason, agent))
+            }
             Reply::Private(reason) => Looked::Answer(private(relay, session, agent, reason)),
             Reply::NotOffered => Looked::Answer(Answer::Refused(Refused::NothingToResume)),
             Reply::SessionGone => Looked::Answer(Answer::Refused(Refused::SessionGone)),
@@ -129,8 +135,8 @@ async fn resume<W: World>(
         },
         (Known::Buried(tombstone), StreamName::Post(_)) => Looked::Answer(match tombstone.end {
             EpochEnd::Finished if id.seq >= tombstone.last => Answer::Refused(Refused::NothingToResume),
-            EpochEnd::Finished => unmet(relay, session, id, Reason::Evicted, agent),
-            EpochEnd::Lost(reason) => unmet(relay, session, id, reason, agent),
+            EpochEnd::Finished => unmet(relay, session, (id, &[]), Reason::Evicted, agent),
+            EpochEnd::Lost(reason) => unmet(relay, session, (id, &[]), reason, agent),
         }),
         // A token of this session opens nothing but Streamable HTTP: such a cursor was never given here.
         (Known::Buried(_) | Known::Nothing, StreamName::HttpSse) => {
@@ -144,12 +150,23 @@ async fn resume<W: World>(
             standalone::ask(relay, session, call, Asked::Unusable(reason)).await
         }
         (Known::Nothing, StreamName::Post(_)) => {
-            Looked::Answer(unmet(relay, session, id, Reason::EpochChanged, agent))
+            Looked::Answer(unmet(relay, session, (id, &[]), Reason::EpochChanged, agent))
         }
         (Known::Nothing, StreamName::Get) => {
             standalone::ask(relay, session, call, Asked::Unusable(Reason::EpochChanged)).await
         }
     }
+}
+
+/// The name of a cursor's stream if only these of its requests were in it: what is said to the cursor now, and what an id
+/// of that is told when it comes back, is the same. `None`: it is its name already, or there is none.
+fn naming(cursor: &EventId, unanswered: &[RequestId]) -> Option<StreamName> {
+    let rid = match unanswered {
+        [one] => Rid::from_request_id(one),
+        several => Rid::from_batch(several)?,
+    };
+    let name = StreamName::Post(rid);
+    (name != cursor.stream).then_some(name)
 }
 
 /// Asks a stream's task.
@@ -167,7 +184,7 @@ pub(crate) async fn ask(mailbox: &Mailbox, asked: Asked, agent: Agent) -> Reply 
 fn unmet<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    id: &EventId,
+    (id, known): (&EventId, &[RequestId]),
     reason: Reason,
     agent: Agent,
 ) -> Answer<Passing<W>> {
@@ -177,7 +194,7 @@ fn unmet<W: World>(
         epoch: id.epoch,
     };
     relay.verdict(session, &id.stream, verdict);
-    let canned = Canned::unmet(relay, session, id, reason, agent);
+    let canned = Canned::unmet(relay, session, (id, known), reason, agent);
     Answer::Stream(Opening {
         headers: headers::of_stream(HeaderMap::new(), verdict),
         ticket: Box::new(canned),

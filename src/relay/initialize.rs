@@ -27,11 +27,11 @@ use crate::relay::passing::{self, Passing};
 use crate::relay::pool::{BackendAnswer, KnownBy, Pool, Request, Unanswered};
 use crate::relay::session::Fresh;
 use crate::relay::world::World;
-use crate::routing::Seat;
+use crate::routing::{Seat, Wants};
 use crate::upstream::{BodyError, Deadline, Read};
 
 /// How long a client is told to wait when there is no replica, or no room, for its session.
-const RETRY_AFTER: Duration = Duration::from_secs(2);
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// Messages on an initialize stream, before the answer, that are kept for the standalone stream.
 const EARLY_MESSAGES_MAX: usize = 16;
@@ -68,10 +68,13 @@ pub(crate) async fn initialize<W: World>(
     let from = call.peer;
     let opener = Presented::of(relay.keys.current(), &pool.credentials, &call.headers);
     let request = Request::of(call);
-    let (seat, incoming) = match pool
-        .send_any(from, KnownBy::Nothing, &request, Deadline::after(limit))
-        .await
-    {
+    let sending = pool.send_any(
+        (from, Wants::Session),
+        KnownBy::Nothing,
+        &request,
+        Deadline::after(limit),
+    );
+    let (seat, incoming) = match sending.await {
         Ok(found) => found,
         Err(why) => return Answer::Refused(refused(why)),
     };

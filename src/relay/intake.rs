@@ -12,7 +12,7 @@ use crate::pure::isolation::{Isolation, Restored};
 use crate::pure::limits::SERVER_REQUESTS_MAX;
 use crate::pure::log::{EndMark, Entry, Full, Millis, Span, TakenBy};
 use crate::pure::overlap::{Overlap, Said};
-use crate::pure::rpc::{EventKind, Message, RequestId, begins_a_notification, classify_event};
+use crate::pure::rpc::{self, EventKind, Message, RequestId, begins_a_notification, classify_event};
 use crate::pure::session::Generation;
 use crate::pure::sse::{Block, Text};
 use crate::pure::stream::admission::{Had, News};
@@ -123,6 +123,14 @@ impl<L: StreamLog> Intake<'_, L> {
             self.pings.push(id.clone());
             return self.leave_out(Dropped::AnsweredHere, block.id);
         }
+        let fewer = match &kind {
+            EventKind::Batch(messages) => self.without_late(messages, text.as_bytes()),
+            EventKind::Notification
+            | EventKind::Request { .. }
+            | EventKind::Response(_)
+            | EventKind::Other => None,
+        };
+        let text = fewer.as_deref().map_or(text, Text::of);
         match self.life.take(&kind, block.event, self.agent) {
             Take::Append => self.append(EndMark::Open, block, text),
             Take::AppendLast => self.append(EndMark::Last, block, text),
@@ -133,8 +141,12 @@ impl<L: StreamLog> Intake<'_, L> {
                 self.answered_here.asked(id);
                 self.life.placed(id, self.newest());
             }
-            EventKind::Batch(messages) => self.asked_among(messages),
-            EventKind::Notification | EventKind::Response(_) | EventKind::Other => {}
+            EventKind::Batch(messages) => {
+                self.asked_among(messages);
+                self.life.answered_at(self.newest());
+            }
+            EventKind::Response(_) => self.life.answered_at(self.newest()),
+            EventKind::Notification | EventKind::Other => {}
         }
     }
 
@@ -145,6 +157,19 @@ impl<L: StreamLog> Intake<'_, L> {
                 Message::Response { .. } | Message::Notification { .. } => {}
             }
         }
+    }
+
+    /// An array of messages without those that come too late, each of the others byte for byte; `None`: none does, or
+    /// all do.
+    fn without_late(&self, messages: &[Message<'_>], raw: &[u8]) -> Option<Vec<u8>> {
+        let late = self.life.late_among(messages);
+        if late.is_empty() || late.len() == messages.len() {
+            return None;
+        }
+        let elements = rpc::elements(raw)?;
+        let kept = elements.iter().enumerate().filter(|(nth, _)| !late.contains(nth));
+        let kept: Vec<&[u8]> = kept.map(|(_, element)| *element).collect();
+        Some([b"[", kept.join(&b","[..]).as_slice(), b"]"].concat())
     }
 
     /// An id or a `retry` without data is a cursor of the backend's, no event.

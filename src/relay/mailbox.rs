@@ -37,8 +37,13 @@ pub(crate) enum Reply {
     Open(Opening),
     /// Nothing follows that cursor: the stream's end was had.
     Ended,
-    /// The cursor can't be honoured, for this reason, and its requests have their outcome: an error.
-    Unmet(Reason),
+    /// The cursor can't be honoured, for this reason, and these requests have their outcome: an error for each.
+    Unmet {
+        /// Why.
+        reason: Reason,
+        /// Those of the stream whose answer the client did not have.
+        unanswered: Vec<RequestId>,
+    },
     /// The cursor proves nothing, and somebody holds the stream: a connection of its own, for this reason.
     Private(Reason),
     /// The backend offers no standalone stream.
@@ -83,8 +88,8 @@ pub(crate) enum Command {
         /// Which ask it belongs to.
         ask: u32,
     },
-    /// The client cancelled the request that this stream answers.
-    Cancelled,
+    /// The client cancelled this request, which this stream may answer.
+    Cancelled(RequestId),
     /// The backend has lost the session, which is being begun anew.
     Lost,
     /// The session stands again, elsewhere.
@@ -229,17 +234,14 @@ mod tests {
         let count = Arc::new(Count(AtomicUsize::new(0)));
         let waker = Waker::from(count.clone());
         let mailbox = Mailbox::new(StreamName::Get);
-        mailbox.post(Command::Cancelled);
+        mailbox.post(Command::Had);
         mailbox.register(&Context::from_waker(&waker));
-        assert!(matches!(mailbox.take().as_slice(), [Command::Cancelled]));
+        assert!(matches!(mailbox.take().as_slice(), [Command::Had]));
         assert!(mailbox.take().is_empty());
         mailbox.post(Command::Shed);
-        mailbox.post(Command::Cancelled);
+        mailbox.post(Command::Had);
         assert_eq!(count.0.load(Ordering::SeqCst), 2);
-        assert!(matches!(
-            mailbox.take().as_slice(),
-            [Command::Shed, Command::Cancelled]
-        ));
+        assert!(matches!(mailbox.take().as_slice(), [Command::Shed, Command::Had]));
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! Reading order: `answer.rs`, `dispatch.rs`, `repeat.rs`, `post.rs`, `stream_task.rs`, `gate.rs`, `get.rs`, `ask.rs`,
 //! `turn.rs`, `outcome.rs`; then `standing.rs`, `doubt.rs`, `recover.rs`.
 //! The backend's side: `upstream_get.rs`, `pursue.rs` (polls), `reattach.rs` and `confirm.rs` (proofs), `asks.rs`,
-//! `tend.rs`. HTTP+SSE of 2024-11-05 has a door of its own: `http_sse/mod.rs`.
+//! `tend.rs`. Without sessions: `stateless.rs`, `events_task.rs`. HTTP+SSE of 2024-11-05 has a door of its own:
+//! `http_sse/mod.rs`.
 //! Next: `answer.rs`.
 
 use std::sync::Arc;
@@ -45,6 +46,7 @@ mod ask;
 mod asks;
 mod backend_side;
 mod beginnings;
+mod beside;
 mod birth;
 mod busy;
 mod canned_task;
@@ -55,6 +57,7 @@ mod counted;
 mod delete;
 mod dispatch;
 mod doubt;
+mod events_task;
 mod exchange;
 mod farewell;
 mod gate;
@@ -92,6 +95,7 @@ pub mod sink;
 mod source;
 mod standalone;
 mod standing;
+mod stateless;
 mod stream_task;
 mod sweep_task;
 mod tend;

@@ -7,7 +7,7 @@ use std::task::Context;
 
 use tracing::{debug, info, warn};
 
-use crate::pure::epoch::{EpochEnd, Reason, Tombstone};
+use crate::pure::epoch::{EpochEnd, Reason, Seq, Tombstone};
 use crate::pure::event_id::StreamName;
 use crate::pure::limits::REPEAT_MS_MAX;
 use crate::pure::log::{EndMark, Entry, Full, Millis};
@@ -16,7 +16,7 @@ use crate::pure::resume::Again;
 use crate::pure::rpc::RequestId;
 use crate::pure::sse::Text;
 use crate::pure::stream::admission::Before;
-use crate::pure::stream::{AfterSource, SourceEnd};
+use crate::pure::stream::{AfterSource, SourceEnd, Withdrawn};
 use crate::relay::again::Acknowledged;
 use crate::relay::chronicle::Counted;
 use crate::relay::intake::Presence;
@@ -199,17 +199,26 @@ impl<W: World> StreamTask<W> {
         }
     }
 
-    /// The client cancelled the request: its stream ends with that word, and a tombstone answers resumes and repeats.
-    pub(crate) fn cancelled(&mut self, now: Millis) {
-        if self.life.is_over() {
-            return;
-        }
+    /// The client cancelled a request: its stream ends with that word, and a tombstone answers resumes and repeats. One of
+    /// several has that word for itself, and the others go on.
+    pub(crate) fn cancelled(&mut self, id: &RequestId, now: Millis) {
         let failure = Failure::Unserved {
             why: Unserved::Cancelled,
             execution: Execution::Unknown,
         };
-        self.answer_open(failure, now);
-        self.drain_source(now);
+        match self.life.withdraw(id) {
+            Withdrawn::NotOpen => {}
+            Withdrawn::One => {
+                self.append(EndMark::Open, b"", &refusal::error(id, failure), now);
+                let at = self.counts.last_pushed().get() + self.spill.len() as u64;
+                self.life.answered_at(Seq::new(at));
+                self.relay.calls_failed(&self.session, &self.name, failure, 1);
+            }
+            Withdrawn::All => {
+                self.answer_open(failure, now);
+                self.drain_source(now);
+            }
+        }
     }
 
     /// A cursor of a stream that still runs could not be honoured: its requests have had their outcome.

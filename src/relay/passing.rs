@@ -14,6 +14,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use crate::net::Net;
 use crate::pure::http1::head::Framing;
 use crate::relay::answer::{Answer, PassingBody};
+use crate::relay::events_task::Events;
 use crate::relay::headers;
 use crate::relay::pool::BackendAnswer;
 use crate::relay::world::World;
@@ -23,17 +24,42 @@ use crate::upstream::{Body, BodyError};
 const WHOLE_BYTES_MAX: usize = 1 << 20;
 
 /// A backend's body on its way through.
-pub struct Passing<W: World> {
+pub struct Passing<W: World>(Way<W>);
+
+/// How it passes.
+enum Way<W: World> {
+    /// As it comes.
+    Bytes(Piecemeal<W>),
+    /// Frame by frame.
+    Events(Box<Events<W>>),
+}
+
+/// A body that passes as it comes, and what was read of it before.
+struct Piecemeal<W: World> {
     ahead: Option<Bytes>,
     body: Body<<W::Net as Net>::Io>,
 }
 
+impl<W: World> Passing<W> {
+    /// An event stream.
+    pub(crate) fn events(events: Events<W>) -> Self {
+        Self(Way::Events(Box::new(events)))
+    }
+
+    const fn bytes(ahead: Option<Bytes>, body: Body<<W::Net as Net>::Io>) -> Self {
+        Self(Way::Bytes(Piecemeal { ahead, body }))
+    }
+}
+
 impl<W: World> PassingBody for Passing<W> {
     fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        if let Some(ahead) = self.ahead.take() {
-            return Poll::Ready(Some(Ok(ahead)));
+        match &mut self.0 {
+            Way::Events(events) => events.poll_bytes(cx),
+            Way::Bytes(Piecemeal { ahead, body }) => match ahead.take() {
+                Some(ahead) => Poll::Ready(Some(Ok(ahead))),
+                None => Poll::Ready(ready!(body.poll_bytes(cx)).map(|piece| piece.map_err(io::Error::other))),
+            },
         }
-        Poll::Ready(ready!(self.body.poll_bytes(cx)).map(|piece| piece.map_err(io::Error::other)))
     }
 }
 
@@ -70,20 +96,14 @@ pub(crate) async fn content<W: World>(mut incoming: BackendAnswer<W>) -> Result<
     match incoming.head.framing {
         Framing::Empty => return Ok(Content::Whole(Bytes::new())),
         Framing::Length(n) if n > WHOLE_BYTES_MAX as u64 => {
-            return Ok(Content::More(Passing {
-                ahead: None,
-                body: incoming.body,
-            }));
+            return Ok(Content::More(Passing::bytes(None, incoming.body)));
         }
         Framing::Length(_) => return incoming.body.collect(WHOLE_BYTES_MAX).await.map(Content::Whole),
         Framing::Chunked | Framing::UntilClose => {}
     }
     let ahead = read::<W>(&mut incoming).await?;
     if ahead.len() > WHOLE_BYTES_MAX {
-        Ok(Content::More(Passing {
-            ahead: Some(ahead),
-            body: incoming.body,
-        }))
+        Ok(Content::More(Passing::bytes(Some(ahead), incoming.body)))
     } else {
         Ok(Content::Whole(ahead))
     }
@@ -125,8 +145,15 @@ pub(crate) fn untouched_behind<W: World>(
     ahead: Option<Bytes>,
 ) -> Answer<Passing<W>> {
     let head = headers::to_client(incoming.head.headers);
-    let body = incoming.body;
-    Answer::Passing(response(incoming.head.status, head, Passing { ahead, body }))
+    let body = Passing::bytes(ahead, incoming.body);
+    Answer::Passing(response(incoming.head.status, head, body))
+}
+
+/// Passes an event stream on, frame by frame. What is put between its frames is in no length that the backend declared.
+pub(crate) fn framed<W: World>(status: StatusCode, head: HeaderMap, events: Events<W>) -> Answer<Passing<W>> {
+    let mut head = headers::to_client(head);
+    head.remove(CONTENT_LENGTH);
+    Answer::Passing(response(status, head, Passing::events(events)))
 }
 
 /// A whole answer.

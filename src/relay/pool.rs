@@ -3,9 +3,10 @@
 //! A session's request waits for its replica (`standing.rs`); a new session takes another replica at once.
 //! Next: `initialize.rs`, `post.rs`.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -21,10 +22,12 @@ use crate::pure::epoch::Epoch;
 use crate::pure::revision::{Priming, Revision};
 use crate::pure::session::CredentialFields;
 use crate::pure::session_token::{self, ReplicaKey};
-use crate::relay::answer::{Call, NotExecuted};
+use crate::pure::stateless::TaskHomes;
+use crate::relay::answer::{Call, NotExecuted, Resource};
+use crate::relay::beside;
 use crate::relay::headers;
 use crate::relay::world::World;
-use crate::routing::{Asker, Replica, Seat, Table};
+use crate::routing::{Asker, Replica, Seat, Table, Wants};
 use crate::telemetry::instruments::UpstreamInstruments;
 use crate::telemetry::words::Exchanged;
 use crate::upstream::{Cause, Client, Deadline, Incoming, Outgoing, SendError};
@@ -52,6 +55,8 @@ pub struct Pool<W: World> {
     /// Whether the server was seen to speak HTTP+SSE.
     speaks_http_sse: AtomicBool,
     few: Semaphore,
+    /// On which of them tasks were begun.
+    tasks: Mutex<TaskHomes>,
     pub(super) client: Live<Client<W::Net>>,
     pub(super) world: Arc<W>,
     /// Where its clients' credentials stand.
@@ -63,6 +68,8 @@ pub struct Pool<W: World> {
 pub(crate) struct Request {
     /// The method.
     pub(crate) method: Method,
+    /// What it is about.
+    pub(crate) resource: Resource,
     /// The query, without `?`.
     pub(crate) query: Option<Box<str>>,
     /// The client's fields.
@@ -110,6 +117,7 @@ impl Request {
     /// What a client asks.
     pub(crate) fn of(call: Call) -> Self {
         let Call {
+            resource,
             method,
             query,
             headers,
@@ -118,6 +126,7 @@ impl Request {
         } = call;
         Self {
             method,
+            resource,
             query,
             headers,
             body,
@@ -136,6 +145,7 @@ impl Request {
     pub(crate) const fn own(method: Method, headers: HeaderMap, body: Bytes) -> Self {
         Self {
             method,
+            resource: Resource::Endpoint,
             query: None,
             headers,
             body,
@@ -181,6 +191,7 @@ impl<W: World> Pool<W> {
             credentials: Live::new(Arc::new(credentials_of(&config))),
             world,
             few: Semaphore::new(BEGINNINGS_AT_ONCE_MAX),
+            tasks: Mutex::default(),
         })
     }
 
@@ -208,6 +219,11 @@ impl<W: World> Pool<W> {
     pub(crate) async fn few_at_a_time(&self) -> Option<SemaphorePermit<'_>> {
         // It is never closed.
         self.few.acquire().await.ok()
+    }
+
+    /// On which of them tasks were begun. Held for a line.
+    pub(super) fn tasks(&self) -> MutexGuard<'_, TaskHomes> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The server gave an event of its own an id: it keeps events, perhaps those of all sessions together.
@@ -260,15 +276,20 @@ impl<W: World> Pool<W> {
         deadline: Deadline,
     ) -> Result<BackendAnswer<W>, SendError> {
         let origin = headers::own_origin(&request.headers, replica);
-        let (id, path) = match session {
-            KnownBy::Nothing => (None, replica.path()),
-            KnownBy::Id(id) => (Some(id), replica.path()),
+        let (id, path) = match (session, &request.resource) {
             // Visible ASCII, by construction.
-            KnownBy::Endpoint(endpoint) => (None, endpoint.to_str().unwrap_or(replica.path())),
+            (KnownBy::Endpoint(endpoint), _) => {
+                (None, Cow::Borrowed(endpoint.to_str().unwrap_or(replica.path())))
+            }
+            (KnownBy::Id(id), Resource::Endpoint) => (Some(id), Cow::Borrowed(replica.path())),
+            (KnownBy::Nothing, Resource::Endpoint) => (None, Cow::Borrowed(replica.path())),
+            (KnownBy::Id(_) | KnownBy::Nothing, Resource::Beside(path)) => {
+                (None, Cow::Owned(beside::at(self, replica, path)))
+            }
         };
         let target = match &request.query {
-            None => std::borrow::Cow::Borrowed(path),
-            Some(query) => std::borrow::Cow::Owned(join(path, query)),
+            None => path,
+            Some(query) => Cow::Owned(join(&path, query)),
         };
         let outgoing = Outgoing {
             method: request.method.clone(),
@@ -282,7 +303,10 @@ impl<W: World> Pool<W> {
             ],
             body: request.body.clone(),
         };
-        let answer = self.client.send(replica, outgoing, deadline).await;
+        let mut answer = self.client.send(replica, outgoing, deadline).await;
+        if let (Ok(answer), Some(url)) = (&mut answer, &self.config.oauth.public_url) {
+            beside::publish_challenge(self, (replica, url), &mut answer.head.headers);
+        }
         self.instruments.exchanges.one(exchanged(&answer));
         self.note_health(replica, &answer);
         answer
@@ -292,7 +316,7 @@ impl<W: World> Pool<W> {
     /// The seat is taken with the choice, so that the next choice sees it.
     pub(crate) async fn send_any(
         &self,
-        from: IpAddr,
+        (from, wants): (IpAddr, Wants),
         session: KnownBy<'_>,
         request: &Request,
         deadline: Deadline,
@@ -301,6 +325,7 @@ impl<W: World> Pool<W> {
             address: from,
             chance: self.chance(),
             now: self.world.now(),
+            wants,
         };
         let mut tried: Vec<ReplicaKey> = Vec::new();
         let mut last = Unanswered::NoReplica;

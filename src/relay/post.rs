@@ -57,10 +57,10 @@ pub(crate) async fn post<W: World>(
             let asking = Asking { ids: vec![id], agent };
             Box::pin(execute(relay, session, (request, Asks::Other), asking, ticket)).await
         }
-        Said::Requests { ids, note } => {
+        Said::Requests { ids, note, cancelled } => {
             let asks = note.asks();
             session.note(note);
-            match session.transport {
+            let answer = match session.transport {
                 Transport::Streamable => {
                     execute(relay, session, (request, asks), Asking { ids, agent }, ticket).await
                 }
@@ -74,7 +74,11 @@ pub(crate) async fn post<W: World>(
                     ))
                     .await
                 }
+            };
+            for id in cancelled {
+                session.cancelled(&id);
             }
+            answer
         }
         Said::Notices { cancelled, answered } => {
             session.client_answered(&answered);
@@ -91,7 +95,7 @@ pub(crate) async fn post<W: World>(
                 }
             }
             let answer = Box::pin(notify(relay, session, request, ticket)).await;
-            if let Some(id) = cancelled {
+            for id in cancelled {
                 session.cancelled(&id);
             }
             answer

@@ -96,9 +96,11 @@ pub(crate) enum Words {
 impl Words {
     /// For so many requests with this body. A call that is to become a task has no result that is read as a tool's.
     pub(crate) fn of(requests: usize, body: &[u8]) -> Self {
-        match (requests, rpc::lookup(body, &["params", "task"])) {
-            (1, None) => Self::ForTheModel,
-            (_, None | Some(_)) => Self::Error,
+        // A batch may be one of one: it is asked for more than a tool's result all the same.
+        let alone = requests == 1 && rpc::elements(body).is_none();
+        match rpc::lookup(body, &["params", "task"]) {
+            None if alone => Self::ForTheModel,
+            None | Some(_) => Self::Error,
         }
     }
 

@@ -24,7 +24,7 @@ use crate::relay::initialize;
 use crate::relay::pool::{BackendAnswer, KnownBy, Request, Unanswered};
 use crate::relay::session::Session;
 use crate::relay::world::World;
-use crate::routing::{Replica, Seat};
+use crate::routing::{Replica, Seat, Wants};
 use crate::upstream::Deadline;
 
 /// How long a backend may take for each thing that it is told beside `initialize`.
@@ -70,7 +70,12 @@ pub(crate) async fn renew<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session
     fields.remove(headers::PROTOCOL_VERSION);
     let body = Bytes::copy_from_slice(opening.request());
     let request = Request::own(Method::POST, fields, body);
-    let sent = pool.send_any(NOBODY, KnownBy::Nothing, &request, Deadline::after(limit));
+    let sent = pool.send_any(
+        (NOBODY, Wants::Session),
+        KnownBy::Nothing,
+        &request,
+        Deadline::after(limit),
+    );
     let (seat, incoming) = match sent.await {
         Ok(found) => found,
         Err(Unanswered::NoReplica | Unanswered::NotSent(_)) => return Renewal::Nobody,

@@ -199,7 +199,7 @@ async fn attach<W: World>(session: &Session<W>, epoch: Epoch, call: &Call) -> Op
     match get::ask(&mailbox, Asked::Again, headers::agent_of(&call.headers)).await {
         Reply::Open(opening) => Some(Answer::Stream(opening)),
         Reply::Ended
-        | Reply::Unmet(_)
+        | Reply::Unmet { .. }
         | Reply::Private(_)
         | Reply::NotOffered
         | Reply::SessionGone

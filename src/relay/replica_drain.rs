@@ -91,6 +91,8 @@ impl<W: World> Relay<W> {
                 task: task.abort_handle(),
             });
         }
+        // Listeners without a session have nothing that keeps them there.
+        self.bell.ring();
         let sessions = replica.sessions();
         info!(upstream = %pool.config.name, replica = %replica.authority(), sessions, ?deadline, "replica is being drained");
         pool.measure(replica);
@@ -121,6 +123,7 @@ impl<W: World> Relay<W> {
     /// The deadline of a drain: its sessions are lost, and one that left the configuration is forgotten.
     async fn deadline(self: &Arc<Self>, pool: &Arc<Pool<W>>, replica: &Arc<Replica>) {
         replica.set_duty(Duty::Drained);
+        self.bell.ring();
         let lost = self.lose_sessions_of(replica).await;
         if lost > 0 {
             warn!(upstream = %pool.config.name, replica = %replica.authority(), sessions = lost, "replica was drained; sessions were lost");

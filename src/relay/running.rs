@@ -28,6 +28,8 @@ pub(crate) struct Running {
     none_left: Notify,
     /// The time to drain is over.
     over: Notify,
+    /// Whether it is.
+    ended: AtomicBool,
 }
 
 /// One call whose answer has not begun.
@@ -43,6 +45,11 @@ impl Running {
     /// Whether the proxy drains: a listener that comes now is sent away at once.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
+    }
+
+    /// Whether the time to drain is over: what still runs is cut.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     /// One more runs.
@@ -101,7 +108,9 @@ impl<W: World> Relay<W> {
         });
         let _ = tokio::time::timeout(max, settled).await;
         let left = self.running.count.load(Ordering::Acquire);
+        self.running.ended.store(true, Ordering::Release);
         self.running.over.notify_waiters();
+        self.bell.ring();
         for session in self.registry.all() {
             for mailbox in session.mailboxes() {
                 mailbox.post(Command::End(EndCause::OwnerLost));

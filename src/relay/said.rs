@@ -13,6 +13,8 @@ use crate::relay::answer::Call;
 
 /// The method by which a model acts.
 const TOOL_CALL: &str = "tools/call";
+/// The notification by which a client withdraws a request.
+const CANCELLED: &str = "notifications/cancelled";
 
 /// What a request's body says.
 #[derive(Debug)]
@@ -32,11 +34,13 @@ pub(crate) enum Said {
         ids: Vec<RequestId>,
         /// What the session remembers of them.
         note: Note,
+        /// The requests that a `notifications/cancelled` among them withdraws.
+        cancelled: Vec<RequestId>,
     },
     /// Notifications and answers only.
     Notices {
-        /// The request that a `notifications/cancelled` withdraws.
-        cancelled: Option<RequestId>,
+        /// The requests that a `notifications/cancelled` withdraws.
+        cancelled: Vec<RequestId>,
         /// The requests of the backend's that the answers among them answer.
         answered: Vec<RequestId>,
     },
@@ -83,7 +87,7 @@ impl Said {
     pub(crate) fn ids(&self) -> &[RequestId] {
         match self {
             Self::Initialize { id } => std::slice::from_ref(id),
-            Self::Requests { ids, note: _ } => ids,
+            Self::Requests { ids, .. } => ids,
             Self::Nothing | Self::Unreadable | Self::Notices { .. } => &[],
         }
     }
@@ -92,7 +96,7 @@ impl Said {
     pub(crate) fn into_ids(self) -> Vec<RequestId> {
         match self {
             Self::Initialize { id } => vec![id],
-            Self::Requests { ids, note: _ } => ids,
+            Self::Requests { ids, .. } => ids,
             Self::Nothing | Self::Unreadable | Self::Notices { .. } => Vec::new(),
         }
     }
@@ -105,47 +109,59 @@ fn read(raw: &Bytes) -> Said {
         Ok(Body::One(Message::Request { id, method })) => Said::Requests {
             ids: vec![id],
             note: note(&method, raw),
+            cancelled: Vec::new(),
         },
-        Ok(Body::One(Message::Notification { method })) if method == "notifications/cancelled" => {
-            let id = rpc::lookup(raw, &["params", "requestId"]);
-            Said::Notices {
-                cancelled: id.and_then(|token| RequestId::from_raw(token).ok()),
-                answered: Vec::new(),
-            }
-        }
-        Ok(Body::One(Message::Notification { .. })) => Said::Notices {
-            cancelled: None,
+        Ok(Body::One(Message::Notification { method })) => Said::Notices {
+            cancelled: withdrawn(&method, raw).into_iter().collect(),
             answered: Vec::new(),
         },
         Ok(Body::One(Message::Response { id, .. })) => Said::Notices {
-            cancelled: None,
+            cancelled: Vec::new(),
             answered: id.into_iter().collect(),
         },
-        Ok(Body::Batch(messages)) => {
-            let calls = |message: &Message<'_>| matches!(message, Message::Request { method, .. } if method == TOOL_CALL);
-            let note = if messages.iter().any(calls) {
-                Note::CalledAmong
-            } else {
-                Note::Nothing
-            };
-            let (mut ids, mut answered) = (Vec::new(), Vec::new());
-            for message in messages {
-                match message {
-                    Message::Request { id, .. } => ids.push(id),
-                    Message::Response { id, .. } => answered.extend(id),
-                    Message::Notification { .. } => {}
+        Ok(Body::Batch(messages)) => several(messages, raw),
+    }
+}
+
+fn several(messages: Vec<Message<'_>>, raw: &[u8]) -> Said {
+    let mut note = Note::Nothing;
+    let (mut ids, mut answered, mut cancelled) = (Vec::new(), Vec::new(), Vec::new());
+    let withdraws =
+        |message: &Message<'_>| matches!(message, Message::Notification { method } if method == CANCELLED);
+    // Taken apart only for what must be looked up in it.
+    let elements = if messages.iter().any(withdraws) {
+        rpc::elements(raw).unwrap_or_default()
+    } else {
+        Vec::new()
+    };
+    for (nth, message) in messages.into_iter().enumerate() {
+        match message {
+            Message::Request { id, method } => {
+                ids.push(id);
+                if method == TOOL_CALL {
+                    note = Note::CalledAmong;
                 }
             }
-            if ids.is_empty() {
-                Said::Notices {
-                    cancelled: None,
-                    answered,
-                }
-            } else {
-                Said::Requests { ids, note }
+            Message::Response { id, .. } => answered.extend(id),
+            Message::Notification { method } => {
+                cancelled.extend(elements.get(nth).and_then(|one| withdrawn(&method, one)));
             }
         }
     }
+    if ids.is_empty() {
+        Said::Notices { cancelled, answered }
+    } else {
+        Said::Requests { ids, note, cancelled }
+    }
+}
+
+/// The request that this notification withdraws, if that is what it is for.
+fn withdrawn(method: &str, raw: &[u8]) -> Option<RequestId> {
+    if method != CANCELLED {
+        return None;
+    }
+    let id = rpc::lookup(raw, &["params", "requestId"])?;
+    RequestId::from_raw(id).ok()
 }
 
 fn note(method: &str, raw: &[u8]) -> Note {
@@ -172,10 +188,19 @@ mod tests {
             Said::Nothing => "nothing".to_owned(),
             Said::Unreadable => "unreadable".to_owned(),
             Said::Initialize { id } => format!("initialize {}", id.as_str()),
-            Said::Requests { ids: several, note } => format!("requests {} {note:?}", ids(&several)),
+            Said::Requests {
+                ids: several,
+                note,
+                cancelled,
+            } => format!(
+                "requests {} {note:?}{}{}",
+                ids(&several),
+                if cancelled.is_empty() { "" } else { " cancelled " },
+                ids(&cancelled)
+            ),
             Said::Notices { cancelled, answered } => format!(
                 "notices, cancelled {}, answered {}",
-                ids(cancelled.as_slice()),
+                ids(&cancelled),
                 ids(&answered)
             ),
         };
@@ -222,6 +247,14 @@ mod tests {
             (
                 r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#,
                 "notices, cancelled 7, answered ",
+            ),
+            (
+                r#"[{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}},{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}},{"jsonrpc":"2.0","id":3,"result":{}}]"#,
+                r#"notices, cancelled 7,"a", answered 3"#,
+            ),
+            (
+                r#"[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}]"#,
+                "requests 1 Nothing cancelled 7",
             ),
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error"}}"#,

@@ -307,7 +307,8 @@ impl<W: World> Session<W> {
         record.beside.repeats.left(tombstone.epoch, left, now);
     }
 
-    /// Tells the call, or the stream that answers this request, that its client cancelled it.
+    /// Tells the call, or the stream that answers this request, that its client cancelled it. Streams that answer
+    /// batches know for themselves whether they do.
     pub(crate) fn cancelled(&self, id: &RequestId) {
         self.withdrawals.withdraw(id);
         match self.transport {
@@ -315,15 +316,18 @@ impl<W: World> Session<W> {
             Transport::HttpSse => return self.carried_is_cancelled(id),
         }
         let name = StreamName::Post(Rid::from_request_id(id));
-        let answering = self
-            .record()
-            .streams
-            .handles()
-            .filter(|stream| stream.name == name)
-            .last()
-            .cloned();
-        if let Some(mailbox) = answering {
-            mailbox.post(Command::Cancelled);
+        let mut answering = Vec::new();
+        let mut newest = None;
+        for stream in self.record().streams.handles() {
+            match &stream.name {
+                StreamName::Post(_) if stream.name == name => newest = Some(Arc::clone(stream)),
+                StreamName::Post(rid) if rid.request_id().is_none() => answering.push(Arc::clone(stream)),
+                StreamName::Post(_) | StreamName::Get | StreamName::HttpSse => {}
+            }
+        }
+        answering.extend(newest);
+        for mailbox in answering {
+            mailbox.post(Command::Cancelled(id.clone()));
         }
     }
 

@@ -16,7 +16,7 @@ use crate::pure::session::{Asks, Generation};
 use crate::pure::stream::Life;
 use crate::pure::stream::admission::Refusal;
 use crate::relay::Relay;
-use crate::relay::answer::{Answer, Call, Refused};
+use crate::relay::answer::{Answer, Call, Refused, Resource};
 use crate::relay::birth::{Beginning, Place};
 use crate::relay::exchange::{Sent, WholeAnswer};
 use crate::relay::get::{self, Looked};
@@ -45,7 +45,7 @@ pub(crate) async fn ask<W: World>(
         Reply::SessionGone => Answer::Refused(Refused::SessionGone),
         Reply::Denied(answer) => answer.into_answer(),
         Reply::Private(reason) => get::private(relay, session, agent, reason),
-        Reply::Unmet(_) | Reply::Closed => return Looked::Again,
+        Reply::Unmet { .. } | Reply::Closed => return Looked::Again,
     })
 }
 
@@ -59,6 +59,7 @@ fn open<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, call: &Call)
         return standing;
     }
     let request = Request {
+        resource: Resource::Endpoint,
         method: Method::GET,
         query: call.query.clone(),
         headers: call.headers.clone(),
@@ -152,6 +153,7 @@ pub(crate) fn again<W: World>(
     cursor: Option<HeaderValue>,
 ) -> Opening<W> {
     let request = Request {
+        resource: Resource::Endpoint,
         method: Method::GET,
         query: None,
         headers: session.own_fields(),

@@ -181,7 +181,7 @@ impl<W: World> StreamTask<W> {
             Command::Ask { asked, waiting } => self.ask(asked, waiting, now),
             Command::Attach { ask, sink } => self.attach(ask, sink, now),
             Command::Abandon { ask } => self.abandon(ask, now),
-            Command::Cancelled => self.cancelled(now),
+            Command::Cancelled(id) => self.cancelled(&id, now),
             Command::Answered(id) => self.client_answered(&id),
             Command::End(cause) => self.end(cause, now),
             Command::Drain { retry_ms } => self.drain(retry_ms, now),

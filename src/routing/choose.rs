@@ -38,6 +38,11 @@ pub enum Rule<'a> {
         /// A number that grows by one with every choice.
         turn: usize,
     },
+    /// The fewest exchanges under way, then the fewest sessions; of equals, the first one at or after `turn`.
+    LeastBusy {
+        /// A number that grows by one with every choice.
+        turn: usize,
+    },
     /// The first one at or after `turn`.
     RoundRobin {
         /// A number that grows by one with every choice.
@@ -121,6 +126,13 @@ pub fn choose(
                 .min_by_key(|(load, _)| *load)
                 .map(|(_, i)| i)
         }
+        Rule::LeastBusy { turn } => {
+            let busy = |load: Load| (load.in_flight, load.sessions);
+            from(turn)
+                .filter_map(|i| load(i).map(|load| (busy(load), i)))
+                .min_by_key(|(load, _)| *load)
+                .map(|(_, i)| i)
+        }
         Rule::RoundRobin { turn } => from(turn).find(|&i| load(i).is_some()),
         Rule::Random { chance } => {
             let candidates = || (0..count).filter(|&i| load(i).is_some());
@@ -192,6 +204,15 @@ mod tests {
             }),
         );
         check(least(9), &[], Err(NoReplica::Unhealthy { replicas: 0 }));
+    }
+
+    #[test]
+    fn least_busy_looks_at_exchanges_first() {
+        let least = |turn| Rule::LeastBusy { turn };
+        check(least(0), &[load(0, 2), load(9, 1), load(3, 2)], Ok(1));
+        check(least(0), &[load(4, 1), load(3, 1)], Ok(1));
+        check(least(4), &[load(0, 0), load(0, 0), load(0, 0)], Ok(1));
+        check(least(0), &[U, load(9, 9)], Ok(1));
     }
 
     #[test]

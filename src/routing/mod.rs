@@ -13,4 +13,4 @@ pub mod table;
 pub use choose::NoReplica;
 pub use health::{Condition, Transition};
 pub use replica::{Duty, Lease, Replica, Seat};
-pub use table::{Asker, Table};
+pub use table::{Asker, Table, Wants};

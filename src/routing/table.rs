@@ -34,6 +34,17 @@ pub struct Asker {
     pub chance: u64,
     /// The relay's clock.
     pub now: Millis,
+    /// For what it is chosen.
+    pub wants: Wants,
+}
+
+/// For what a replica is chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wants {
+    /// For a session, which stays there.
+    Session,
+    /// For one exchange, which any replica may have.
+    Exchange,
 }
 
 /// What a swap changed.
@@ -91,15 +102,18 @@ impl Table {
             replica.standing(asker.now)
         };
         let mut order = rows.order(asker.address);
-        let rule = match rows.balance {
-            Balance::LeastSessions => Rule::LeastSessions {
+        let rule = match (rows.balance, asker.wants) {
+            (Balance::LeastSessions, Wants::Session) => Rule::LeastSessions {
                 turn: self.next_turn(),
             },
-            Balance::RoundRobin => Rule::RoundRobin {
+            (Balance::LeastSessions, Wants::Exchange) => Rule::LeastBusy {
                 turn: self.next_turn(),
             },
-            Balance::Random => Rule::Random { chance: asker.chance },
-            Balance::Consistent => Rule::Consistent { order: &mut order },
+            (Balance::RoundRobin, Wants::Session | Wants::Exchange) => Rule::RoundRobin {
+                turn: self.next_turn(),
+            },
+            (Balance::Random, Wants::Session | Wants::Exchange) => Rule::Random { chance: asker.chance },
+            (Balance::Consistent, Wants::Session | Wants::Exchange) => Rule::Consistent { order: &mut order },
         };
         choose(rule, replicas.len(), standing).map(|index| Arc::clone(&replicas[index]))
     }
@@ -279,6 +293,7 @@ mod tests {
             address: IpAddr::V4(number.into()),
             chance: u64::from(number) << 32,
             now: Millis(0),
+            wants: Wants::Session,
         }
     }
 

@@ -103,10 +103,11 @@ enum State<I> {
 }
 
 struct Open<I> {
+    /// Given back before the connection closes: who sees it closed finds the replica less busy.
+    held: Held,
     io: Transport<I>,
     left: Left,
     reuse: Reuse,
-    held: Held,
 }
 
 /// What is still to come.

@@ -821,6 +821,27 @@ async fn an_http2_client_that_takes_nothing_is_felt() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_http2_client_that_goes_away_drops_what_it_asked_for() {
+    let Bench { client, mut seen, .. } = Bench::new(ROOMY);
+    let mut client = http2(client).await;
+    // Before there is an answer.
+    let asking = client.send_request(request("localhost", "/mcp?wait", "{}"));
+    assert!(
+        tokio::time::timeout(Duration::from_secs(1), asking)
+            .await
+            .is_err()
+    );
+    seen.dropped.recv().await.unwrap();
+    // In the middle of one that passes.
+    let asked = request("localhost", "/mcp?pass", "{}");
+    let mut answer = client.send_request(asked).await.unwrap();
+    seen.pieces.send(Ok("data: 1\n\n".into())).unwrap();
+    answer.body_mut().frame().await.unwrap().unwrap();
+    drop(answer);
+    seen.pieces.closed().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_http2_connection_is_bounded_in_time() {
     let Bench {
         client,

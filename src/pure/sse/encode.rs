@@ -2,7 +2,7 @@
 //! Law: frames are whole, lines end in LF, fields are `name: value`, every message says `event: message`
 //! (wire contract, section 7); what `frame_len` counts is what `frame` writes.
 //! Absent on purpose: chunk framing, which belongs to the sink, and what an id says.
-//! Next: `../http1/mod.rs`.
+//! Next: `whole.rs`.
 
 use memchr::memchr2;
 
@@ -63,6 +63,14 @@ pub fn prime(out: &mut Vec<u8>, id: &[u8], retry_ms: Option<u64>) {
     out.extend_from_slice(b"\ndata:\n\n");
 }
 
+/// Appends one event without an id, for a stream that has none: `event` and one `data` line. `data` is one line.
+pub fn message(out: &mut Vec<u8>, data: &[u8]) {
+    debug_assert!(is_one_line(data), "data of several lines");
+    out.extend_from_slice(b"event: message\ndata: ");
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\n\n");
+}
+
 /// Appends a block that says nothing but when to come back, in milliseconds: what a stream ends on in a drain.
 pub fn retry(out: &mut Vec<u8>, ms: u64) {
     out.extend_from_slice(b"retry: ");
@@ -113,6 +121,13 @@ impl<'a> Lines<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_without_an_id() {
+        let mut out = b"before".to_vec();
+        message(&mut out, b"{}");
+        assert_eq!(out, b"beforeevent: message\ndata: {}\n\n");
+    }
 
     #[test]
     fn a_frame_has_one_spelling() {

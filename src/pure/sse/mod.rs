@@ -2,11 +2,13 @@
 //! Law: what a decoder says depends on the bytes alone, never on how they were cut into reads.
 //! Absent on purpose: what an event means, and the id that a reader should remember; both are the caller's.
 //! Why our own: the parsers at hand copy each event, and none bounds its size.
-//! Next: `frame.rs`, then `decode.rs` and `encode.rs`.
+//! Next: `frame.rs`, then `decode.rs`, `encode.rs` and `whole.rs`.
 
 mod decode;
 pub mod encode;
 mod frame;
+mod whole;
 
 pub use decode::Decoder;
 pub use frame::{Block, Tail, Text, TooLarge};
+pub use whole::Whole;

@@ -129,7 +129,7 @@ impl Life {
     }
 
     /// A POST of the session was answered in such a way that no answers follow on the stream.
-    pub fn withdraw(&mut self, post: Epoch) -> Vec<RequestId> {
+    pub fn withdraw_post(&mut self, post: Epoch) -> Vec<RequestId> {
         self.carried
             .as_mut()
             .map_or_else(Vec::new, |carried| carried.withdraw(post))
@@ -138,7 +138,7 @@ impl Life {
     /// The requests of a POST of the session that are still open, for the errors that answer them; what the backend says
     /// to them later is dropped.
     pub fn fail_post(&mut self, post: Epoch) -> Vec<RequestId> {
-        let failed = self.withdraw(post);
+        let failed = self.withdraw_post(post);
         if let Some(carried) = &mut self.carried {
             carried.answered_here(&failed);
         }

@@ -2,13 +2,17 @@
 //! Law: one response or error for each request; nothing follows the last; nothing is left out without a name.
 //! Per event it allocates nothing. The end is sticky: a stream that is over takes nothing more.
 //! Absent on purpose: deadlines and connections (`attach.rs`), the log, JSON (`rpc` has read the event already).
-//! Next: `attach.rs`.
+//! Next: `life/batch.rs`, then `attach.rs`.
+
+mod batch;
+
+pub use batch::{Answers, Withdrawn};
 
 use crate::pure::epoch::{Reason, Seq};
 use crate::pure::http_sse::ENDPOINT;
 use crate::pure::limits::SERVER_REQUESTS_MAX;
 use crate::pure::revision::Priming;
-use crate::pure::rpc::{EventKind, Message, RequestId};
+use crate::pure::rpc::{EventKind, RequestId};
 use crate::pure::stream::Agent;
 use crate::pure::stream::carried::Carried;
 
@@ -131,6 +135,9 @@ pub struct Life {
     /// The requests of the POST: those still open first, `open` of them.
     asked: Vec<RequestId>,
     open: usize,
+    /// Where the answers to the others stand in the log, in the order in which they came; kept for batches only, whose
+    /// client may have had some of them and not others.
+    answers: Vec<Seq>,
     /// Requests of the backend that no answer was seen for.
     pending: Vec<RequestId>,
     /// Where each of them stands in the log, if it stands there alone.
@@ -189,6 +196,7 @@ impl Life {
             connection: Connection::First,
             asked,
             open,
+            answers: Vec::new(),
             pending: Vec::new(),
             places: Vec::new(),
             displaced: Vec::new(),
@@ -333,13 +341,17 @@ impl Life {
         match self.asked.iter().position(|asked| asked == id) {
             Some(nth) if nth < self.open => self.settle(nth),
             Some(_) => Take::Drop(Dropped::LateResponse),
-            None => match self.connection {
+            None => match (self.connection, self.brings()) {
+                // The others are still to come.
+                (Connection::First, Answers::Several) => Take::Append,
                 // As the backend would have it without us: the client sees it, and the end.
-                Connection::First => {
+                (Connection::First, Answers::One) => {
                     self.phase = Phase::Over;
                     Take::AppendLast
                 }
-                Connection::Reattached => Take::Drop(Dropped::StrayResponse),
+                (Connection::Reattached, Answers::One | Answers::Several) => {
+                    Take::Drop(Dropped::StrayResponse)
+                }
             },
         }
     }
@@ -353,34 +365,6 @@ impl Life {
         }
         self.phase = Phase::Over;
         Take::AppendLast
-    }
-
-    /// Several messages in one event can't be taken apart: it is left out only if nothing but late answers is in it.
-    fn take_batch(&mut self, messages: &[Message<'_>]) -> Take {
-        let mut take = Take::Drop(Dropped::LateResponse);
-        for message in messages {
-            match message {
-                Message::Request { id, .. } => {
-                    self.wait_for(id);
-                    take = Take::Append;
-                }
-                Message::Notification { .. } | Message::Response { id: None, .. } => take = Take::Append,
-                Message::Response { id: Some(id), .. } => {
-                    match self.asked.iter().position(|asked| asked == id) {
-                        Some(nth) if nth < self.open => {
-                            self.settle(nth);
-                            take = Take::Append;
-                        }
-                        Some(_) => {}
-                        None => take = Take::Append,
-                    }
-                }
-            }
-        }
-        match (self.phase, take) {
-            (Phase::Over, Take::Append) => Take::AppendLast,
-            (Phase::Open | Phase::Over, take) => take,
-        }
     }
 
     pub(super) fn wait_for(&mut self, id: &RequestId) {
@@ -513,6 +497,72 @@ mod tests {
             life.source_ended(SourceEnd::Broken, Priming::No),
             AfterSource::Nothing
         );
+    }
+
+    #[test]
+    fn what_a_client_of_a_batch_can_not_be_given() {
+        let mut life = post(&["1", "2", "3", "4"]);
+        for (data, at) in [
+            (result("3"), 2),
+            (format!("[{},{}]", result("1"), result("4")), 5),
+        ] {
+            life.take(&classify_event(data.as_bytes()), b"", Agent::Other);
+            life.answered_at(Seq::new(at));
+        }
+        let check = |had: u64, held: u64, expected: &[&str]| {
+            let expected: Vec<RequestId> = expected.iter().map(|raw| id(raw)).collect();
+            assert_eq!(
+                life.answers_between(Seq::new(had), Seq::new(held)),
+                expected,
+                "{had} {held}"
+            );
+        };
+        check(0, 6, &["4", "1", "3"]);
+        check(0, 5, &["3"]);
+        check(0, 2, &[]);
+        check(2, 9, &["4", "1"]);
+        check(5, 9, &[]);
+        let mut single = post(&["1"]);
+        single.take(&classify_event(result("1").as_bytes()), b"", Agent::Other);
+        single.answered_at(Seq::new(1));
+        assert_eq!(single.answers_between(Seq::START, Seq::new(9)), []);
+    }
+
+    #[test]
+    fn one_of_a_batch_may_be_withdrawn() {
+        let mut life = post(&["1", "2"]);
+        assert_eq!(life.withdraw(&id("9")), Withdrawn::NotOpen);
+        assert_eq!(life.withdraw(&id("1")), Withdrawn::One);
+        assert_eq!(life.withdraw(&id("1")), Withdrawn::NotOpen);
+        let mut life = check(life, Agent::Other, &[("", result("1"), LATE)]);
+        assert_eq!(life.withdraw(&id("2")), Withdrawn::All);
+        assert_eq!(life.open_ids(), [id("2")], "its error is still to be said");
+    }
+
+    #[test]
+    fn what_came_late_is_found_among_others() {
+        let mut life = post(&["1", "2", "3"]);
+        life.take(&classify_event(result("2").as_bytes()), b"", Agent::Other);
+        let several = format!("[{},{},{PROGRESS},{}]", result("2"), result("1"), result("9"));
+        let EventKind::Batch(messages) = classify_event(several.as_bytes()) else {
+            panic!("a batch");
+        };
+        assert_eq!(life.late_among(&messages), [0]);
+        assert_eq!(post(&["1"]).late_among(&messages), [0; 0]);
+    }
+
+    #[test]
+    fn an_answer_to_nobody_does_not_end_a_batch() {
+        let life = check(
+            post(&["1", "2"]),
+            Agent::Other,
+            &[
+                ("", result("9"), Take::Append),
+                ("", result("1"), Take::Append),
+                ("", result("2"), Take::AppendLast),
+            ],
+        );
+        assert!(life.is_over());
     }
 
     #[test]

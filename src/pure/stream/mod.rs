@@ -18,7 +18,7 @@ pub mod witness;
 
 pub use agent::{Agent, Early, Greeting};
 pub use attach::Succession;
-pub use life::{AfterSource, ClientAnswer, Displaced, Dropped, Life, SourceEnd, Take};
+pub use life::{AfterSource, Answers, ClientAnswer, Displaced, Dropped, Life, SourceEnd, Take, Withdrawn};
 pub use marks::{Marks, Unacked};
 pub use pursuit::Pursuit;
 pub use reset::Say;

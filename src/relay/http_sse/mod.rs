@@ -14,10 +14,11 @@ use tracing::info;
 use crate::config::resolved::Transport as Spoken;
 use crate::pure::event_id::{EventId, StreamName};
 use crate::pure::http_sse;
+use crate::pure::revision::Recognised;
 use crate::pure::session_token::{self, Transport};
 use crate::relay::Relay;
-use crate::relay::answer::{Answer, Call, Refused};
-use crate::relay::dispatch::{Carried, is_stateless_era};
+use crate::relay::answer::{Answer, Call, Refused, Resource};
+use crate::relay::dispatch::Carried;
 use crate::relay::headers::{self, Bearings};
 use crate::relay::passing::Passing;
 use crate::relay::said::{Note, Said};
@@ -74,8 +75,13 @@ impl<W: World> Relay<W> {
         call: &Call,
         bearings: Bearings<'_>,
     ) -> Option<Arrival<W>> {
-        if bearings.session.is_some() || is_stateless_era(bearings.version) {
-            return None;
+        match (&call.resource, bearings.session) {
+            (Resource::Endpoint, None) => {}
+            (Resource::Beside(_), _) | (Resource::Endpoint, Some(_)) => return None,
+        }
+        match Recognised::of(bearings.version.map(HeaderValue::as_bytes), &call.body) {
+            Recognised::Session(_) => {}
+            Recognised::Stateless(_) => return None,
         }
         let pool = &self.pools[upstream];
         match call.method {
@@ -160,6 +166,7 @@ pub(crate) async fn answer<W: World>(
                 Said::Initialize { id } => Said::Requests {
                     ids: vec![id],
                     note: Note::Nothing,
+                    cancelled: Vec::new(),
                 },
                 said @ (Said::Nothing | Said::Unreadable | Said::Requests { .. } | Said::Notices { .. }) => {
                     said

@@ -34,7 +34,7 @@ use crate::relay::source::Source;
 use crate::relay::stream_task::StreamTask;
 use crate::relay::turn::Told;
 use crate::relay::world::World;
-use crate::routing::Seat;
+use crate::routing::{Seat, Wants};
 use crate::upstream::{Deadline, EventBody};
 
 /// How long a client is told to wait when there is no replica, or no room, for its session.
@@ -109,7 +109,9 @@ pub(super) async fn open<W: World>(
     let asker = Asker::of(relay, pool, &call.headers);
     let from = call.peer;
     let request = Request::of(call);
-    let sent = pool.send_any(from, KnownBy::Nothing, &request, deadline).await;
+    let sent = pool
+        .send_any((from, Wants::Session), KnownBy::Nothing, &request, deadline)
+        .await;
     let (seat, incoming) = match sent {
         Ok(found) => found,
         Err(why) => return Answer::Refused(unanswered(why, known)),

@@ -43,7 +43,7 @@ pub(crate) async fn resume<W: World>(
     };
     match get::ask(&mailbox, Asked::At(id.seq), headers::agent_of(&call.headers)).await {
         Reply::Open(opening) => Answer::Stream(opening),
-        Reply::Unmet(reason) => refused(reason.as_str()),
+        Reply::Unmet { reason, .. } => refused(reason.as_str()),
         Reply::Denied(answer) => answer.into_answer(),
         Reply::Ended | Reply::Private(_) | Reply::NotOffered | Reply::SessionGone | Reply::Closed => {
             refused("the stream is over")

@@ -134,7 +134,7 @@ impl<W: World> StreamTask<W> {
         match what {
             Carried::Begin { ids, post, reply } => self.begin_post((&ids, post), reply, now),
             Carried::Refused { post } => {
-                self.life.withdraw(post);
+                self.life.withdraw_post(post);
                 self.session.post_left(&self.relay, post, Left::Had);
             }
             Carried::Failed { post, outcome } => {
@@ -175,7 +175,7 @@ impl<W: World> StreamTask<W> {
         };
         if reply.send(begun).is_err() {
             // Nothing will be sent.
-            self.life.withdraw(post);
+            self.life.withdraw_post(post);
         }
     }
 
@@ -294,9 +294,9 @@ impl<W: World> StreamTask<W> {
             }
             Resume::Ended => waiting.answer(Reply::Ended),
             Resume::Gap { reason, .. } | Resume::OtherEpoch { reason } => {
-                waiting.answer(Reply::Unmet(reason));
+                waiting.answer(unmet(reason));
             }
-            Resume::FromTheFuture { .. } => waiting.answer(Reply::Unmet(Reason::CursorFuture)),
+            Resume::FromTheFuture { .. } => waiting.answer(unmet(Reason::CursorFuture)),
         }
     }
 
@@ -332,5 +332,13 @@ impl<W: World> StreamTask<W> {
         }
         self.relay.end_session(&self.session, Ended::Detached);
         self.phase = Phase::Over(EpochEnd::Lost(Reason::Evicted));
+    }
+}
+
+/// A cursor that can't be met: its session goes on, and every request of it has its outcome on the stream.
+const fn unmet(reason: Reason) -> Reply {
+    Reply::Unmet {
+        reason,
+        unanswered: Vec::new(),
     }
 }
