@@ -9,9 +9,9 @@ use memchr::{memchr2, memchr3};
 
 use super::frame::{Block, Cut, Field, Tail, TooLarge, read};
 
-/// The usual type of an event, and the line that says it.
-const MESSAGE: &[u8] = b"message";
-const MESSAGE_LINE: &[u8] = b"event: message\n";
+/// The line that says the usual type of an event, and where the type stands in it.
+const MESSAGE_LINE: &[u8] = b"event: message";
+const MESSAGE_AT: usize = 7;
 
 const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 
@@ -332,37 +332,46 @@ impl Carry {
 }
 
 /// The block at the start of `bytes`, and what stands behind it, if it is all there and is what most servers send: one
-/// line of data, before it perhaps an id, before that perhaps the usual type, each ended by LF. A short cut for what
+/// line of data, before it perhaps an id and the usual type, each ended by LF or CR LF. A short cut for what
 /// [`Decoder::in_place`] would find line by line; whatever is not so is left to it.
 #[inline]
 fn usual_block(bytes: &[u8], max: usize) -> Option<(Block<'_>, &[u8])> {
-    let (event, rest) = match bytes.split_at_checked(MESSAGE_LINE.len()) {
-        Some((MESSAGE_LINE, rest)) => (MESSAGE, rest),
-        Some(_) | None => (&[][..], bytes),
-    };
-    let (id, rest) = match rest.strip_prefix(b"id: ") {
-        Some(rest) => {
+    let mut block = Block::default();
+    let mut rest = bytes;
+    let data = loop {
+        if let Some(data) = rest.strip_prefix(b"data: ") {
+            break data;
+        } else if let Some(id) = rest.strip_prefix(b"id: ") {
             // An id with a NUL is none.
-            let (id, rest) = rest.split_at(memchr3(b'\n', b'\r', 0, rest)?);
-            (Some(id), rest.strip_prefix(b"\n")?)
+            let (id, behind) = id.split_at(memchr3(b'\n', b'\r', 0, id)?);
+            block.id = Some(id);
+            rest = behind_usual_line(behind)?;
+        } else {
+            let (line, behind) = rest.split_at_checked(MESSAGE_LINE.len())?;
+            if line != MESSAGE_LINE {
+                return None;
+            }
+            block.event = &line[MESSAGE_AT..];
+            rest = behind_usual_line(behind)?;
         }
-        None => (None, rest),
     };
-    let rest = rest.strip_prefix(b"data: ")?;
-    let (data, rest) = rest.split_at(memchr2(b'\n', b'\r', rest)?);
-    let behind = rest.strip_prefix(b"\n\n")?;
+    let (data, rest) = data.split_at(memchr2(b'\n', b'\r', data)?);
+    let behind = behind_usual_line(behind_usual_line(rest)?)?;
     // The lines' ends do not weigh; with them it is more than the weight, never less.
     if bytes.len() - behind.len() > max {
         return None;
     }
-    let block = Block {
-        id,
-        event,
-        data: Some(data),
-        cut: Cut(Some(data)),
-        ..Block::default()
-    };
+    (block.data, block.cut) = (Some(data), Cut(Some(data)));
     Some((block, behind))
+}
+
+/// What stands behind a line end that is all there and can't be cut.
+#[inline]
+fn behind_usual_line(bytes: &[u8]) -> Option<&[u8]> {
+    match bytes {
+        [b'\n', behind @ ..] | [b'\r', b'\n', behind @ ..] => Some(behind),
+        _ => None,
+    }
 }
 
 /// The weight of a block with `more` bytes, or the reason why it may not have them.
