@@ -1,15 +1,21 @@
 //! What one event costs on the pure path, in nanoseconds: decode, classify, rewrite and append, and all of it; and
 //! what one id, one resume and one call cost.
 //! Law: prints, judges nothing; the best of several runs, since the machine is shared. `cargo bench --bench pure`.
+//! `-- only NAME BATCHES` runs one of them that often and takes no time: `instructions.sh` counts what it executes.
 //! Absent on purpose: a benchmark library. One loop and one clock are enough to see a factor.
 //! Next: `README.md`.
 
 use std::hint::black_box;
+use std::sync::OnceLock;
 use std::time::Instant;
 
+use bytes::Bytes;
+use http::Method;
 use throughline::pure::epoch::{Epoch, Seq};
 use throughline::pure::event_id::{EventId, IdPrefix, Rid, StreamName, Uid};
 use throughline::pure::http1::chunk::{ChunkDecoder, END_OF_DATA, HEAD_BYTES_MAX, Step, write_head};
+use throughline::pure::http1::head::read_response;
+use throughline::pure::http1::request::{RequestBounds, read_usual};
 use throughline::pure::keys::{KeyId, KeyRing};
 use throughline::pure::log::{Bounds, EndMark, Entry, Millis, Position, Slices, Window};
 use throughline::pure::rpc::{self, RequestId};
@@ -21,8 +27,42 @@ const EVENTS: usize = 300;
 /// Batches, of which the fastest counts.
 const RUNS: usize = 2_000;
 
+/// What is run: everything, on the clock, or one thing for a number of batches; or nothing, and the names are printed.
+enum Asked {
+    Times,
+    Only { name: String, batches: usize },
+    Names,
+}
+
+static ASKED: OnceLock<Asked> = OnceLock::new();
+
+impl Asked {
+    fn of(arguments: &[String]) -> Self {
+        match arguments {
+            [only, name, batches] if only == "only" => Self::Only {
+                name: name.clone(),
+                batches: batches.parse().expect("a number of batches"),
+            },
+            [names] if names == "names" => Self::Names,
+            _ => Self::Times,
+        }
+    }
+}
+
 /// Runs `batch`, which handles [`EVENTS`] events, often, and prints what one event cost in the fastest run.
 fn measure(name: &str, mut batch: impl FnMut() -> usize) {
+    match ASKED.get_or_init(|| Asked::of(&std::env::args().skip(1).collect::<Vec<_>>())) {
+        Asked::Times => {}
+        Asked::Only { name: only, batches } => {
+            if only == name {
+                for _ in 0..*batches {
+                    black_box(batch());
+                }
+            }
+            return;
+        }
+        Asked::Names => return println!("{name}"),
+    }
     let mut best = u128::MAX;
     for _ in 0..RUNS {
         let start = Instant::now();
@@ -175,6 +215,32 @@ fn log_and_ids() {
     let call = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"bench","arguments":{"mode":"json","bytes":100}}}"#;
     measure("read a call", || {
         (0..EVENTS).filter(|_| rpc::read(black_box(call)).is_ok()).count()
+    });
+    let length = call.len();
+    let mut request = format!(
+        "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:8080\r\naccept: application/json, text/event-stream\r\n\
+         mcp-session-id: {}\r\nmcp-protocol-version: 2025-11-25\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n",
+        "x".repeat(160)
+    )
+    .into_bytes();
+    request.extend_from_slice(call);
+    let request = Bytes::from(request);
+    let bounds = RequestBounds {
+        head_bytes_max: 32 * 1024,
+        body_bytes_max: 4 << 20,
+    };
+    measure("read a request around it", || {
+        (0..EVENTS)
+            .filter(|_| read_usual(black_box(&request), bounds).is_some())
+            .count()
+    });
+    let answer = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 156\r\n\
+                   date: Mon, 30 Nov 2026 12:00:00 GMT\r\n\r\n";
+    measure("read the head of an answer", || {
+        (0..EVENTS)
+            .filter(|_| read_response(black_box(answer), &Method::POST).is_ok())
+            .count()
     });
 }
 

@@ -13,6 +13,7 @@ use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, ORIGIN, TRANSFER_ENCODING};
+use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, Version};
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -115,19 +116,34 @@ impl Routes {
 /// What an answer becomes on its connection.
 type Reply<S> = Response<AnswerBody<<S as Serve>::Body>>;
 
-/// Serves one HTTP/1 request. For an SSE answer it leaves a takeover on the desk and stays pending for good.
+/// An answer that was found before hyper had the request, and is hyper's to write.
+pub(crate) type Foregone<S> = Result<Answer<<S as Serve>::Body>, Reject>;
+
+/// Serves one HTTP/1 request, or answers it with what is known already. For an SSE answer it leaves a takeover on the
+/// desk and stays pending for good.
 pub(crate) async fn http1<S: Serve>(
     front: Arc<Front<S>>,
     desk: Arc<Desk>,
     peer: IpAddr,
     request: Request<Incoming>,
+    foregone: Option<Foregone<S>>,
 ) -> Result<Reply<S>, Infallible> {
     let busy = desk.arrive();
     let (body_end, after) = manners(&request);
     let method = request.method().clone();
     let has_body = !request.body().is_end_stream();
     let mut caller = None;
-    match answer((&front, &desk), peer, request, &mut caller).await {
+    let answered = match foregone {
+        None => answer((&front, &desk), peer, request, &mut caller).await,
+        // Such a request named no origin.
+        Some(Err(reject)) => Err(reject),
+        Some(Ok(answer)) => {
+            // It came whole before; taken from hyper's hands, so that the connection goes on behind it.
+            let _ = read_whole(request.into_body(), usize::MAX, front.bodies.share()).await;
+            Ok(answer)
+        }
+    };
+    match answered {
         Ok(Answer::Stream(mut opening)) if method != Method::HEAD => {
             cors::grant(caller.as_ref(), &mut opening.headers);
             let after = if front.drain.has_begun() {
@@ -213,26 +229,14 @@ async fn answer<S: Serve>(
     request: Request<Incoming>,
     caller: &mut Option<HeaderValue>,
 ) -> Result<Answer<S::Body>, Reject> {
-    let (mut head, body) = request.into_parts();
+    let (head, body) = request.into_parts();
     front.gate.judge(head.version, &head.uri, &head.headers)?;
     *caller = head.headers.get(ORIGIN).cloned();
-    let Some(found) = front.routes.find(head.uri.path()) else {
-        return Err(Reject::NoSuchPath {
-            paths: front.routes.served(),
-        });
-    };
+    let (upstream, resource) = judge(front, &head)?;
     if cors::is_preflight(&head.method, &head.headers) {
         return Ok(Answer::Whole(reject::preflight(cors::preflight(&head.headers))));
     }
-    let (upstream, resource) = match found {
-        Found::Endpoint(upstream) => (upstream, Resource::Endpoint),
-        Found::Beside(upstream) => (upstream, Resource::Beside(head.uri.path().into())),
-    };
-    if matches!(head.method, Method::CONNECT | Method::TRACE) {
-        return Err(Reject::MethodNotServed);
-    }
     judge_lengths(&head.headers, desk)?;
-    drop_hop_by_hop(&mut head.headers);
     let limits = &front.limits;
     let mut reading = pin!(read_whole(body, limits.body_bytes_max, front.bodies.share()));
     // Most bodies come with their head: no timer is made for them.
@@ -243,15 +247,47 @@ async fn answer<S: Serve>(
             Err(_) => return Err(Reject::BodyTooSlow),
         },
     };
-    let call = Call {
+    let call = call(head, body, (peer, resource));
+    Ok(front.answers.serve(upstream, call).await)
+}
+
+/// Answers a request that came whole without hyper.
+pub(crate) async fn usual<S: Serve>(front: &Front<S>, peer: IpAddr, request: Request<Bytes>) -> Foregone<S> {
+    let (head, body) = request.into_parts();
+    front.gate.judge(head.version, &head.uri, &head.headers)?;
+    let (upstream, resource) = judge(front, &head)?;
+    let call = call(head, body, (peer, resource));
+    Ok(front.answers.serve(upstream, call).await)
+}
+
+/// Judges a request that was let in by what stands in its head; answers which upstream it is for.
+fn judge<S>(front: &Front<S>, head: &Parts) -> Result<(usize, Resource), Reject> {
+    let Some(found) = front.routes.find(head.uri.path()) else {
+        return Err(Reject::NoSuchPath {
+            paths: front.routes.served(),
+        });
+    };
+    if matches!(head.method, Method::CONNECT | Method::TRACE) {
+        return Err(Reject::MethodNotServed);
+    }
+    Ok(match found {
+        Found::Endpoint(upstream) => (upstream, Resource::Endpoint),
+        Found::Beside(upstream) => (upstream, Resource::Beside(head.uri.path().into())),
+    })
+}
+
+/// The typed request, without what belongs to the hop.
+fn call(head: Parts, body: Bytes, (peer, resource): (IpAddr, Resource)) -> Call {
+    let mut headers = head.headers;
+    drop_hop_by_hop(&mut headers);
+    Call {
         resource,
         method: head.method,
         query: head.uri.query().map(Into::into),
-        headers: head.headers,
+        headers,
         body,
         peer,
-    };
-    Ok(front.answers.serve(upstream, call).await)
+    }
 }
 
 /// Refuses what hyper lets through and a server behind or before us might read in another way.

@@ -3,12 +3,12 @@
 //! Polled, in this order, all of them safe to drop: hyper, the desk (a takeover that waits), the call to drain, one
 //! timer. The timer is moved only when it fires or a nearer limit begins, so a busy connection never touches it.
 //! Absent on purpose: hyper's own time limits (they can't tell an idle connection from a slow head).
-//! Next: `tap.rs`.
+//! Next: `usual_task.rs`, then `tap.rs`.
 
 use std::future::Future;
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,12 +20,13 @@ use tokio::io::{AsyncWriteExt, ReadBuf};
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::downstream::endpoint;
+use crate::downstream::endpoint::{self, Foregone};
 use crate::downstream::front::{Drain, Front, Limits, Link, note_receipt};
 use crate::downstream::linger::linger;
 use crate::downstream::reject::Unheard;
 use crate::downstream::takeover::Takeover;
 use crate::downstream::tap::{Desk, HeadLines, Phase, Scan, Tap};
+use crate::downstream::usual_task::{self, Usual};
 use crate::net::Io;
 use crate::relay::answer::Serve;
 use crate::telemetry::words::Turned;
@@ -35,7 +36,7 @@ use crate::telemetry::words::Turned;
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
 /// How long an idle connection keeps hyper's state and buffer (some 12 KiB); above the pauses within a run of calls.
-const REST_AFTER: Duration = Duration::from_secs(2);
+pub(crate) const REST_AFTER: Duration = Duration::from_secs(2);
 
 /// Bytes read at once when a resting connection wakes; hyper reads the rest.
 const WAKE_BYTES: usize = 2 * 1024;
@@ -62,7 +63,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// How one turn of a connection in HTTP/1 ended.
-enum Turn<T> {
+pub(crate) enum Turn<T> {
     /// It has been idle for a while; it may go on without hyper.
     Idle(Link<T>),
     /// It is over; its end is still to be made orderly.
@@ -82,7 +83,7 @@ enum Turn<T> {
 pub(crate) async fn connection<T: Io, S: Serve>(front: Arc<Front<S>>, mut link: Link<T>) {
     let peer = link.io.peer().ip();
     loop {
-        match Box::pin(http1_turn(&front, link)).await {
+        match speak(&front, link).await {
             Turn::Idle(idle) => match rest(&front, idle).await {
                 Some(woken) => link = woken,
                 None => return,
@@ -96,6 +97,15 @@ pub(crate) async fn connection<T: Io, S: Serve>(front: Arc<Front<S>>, mut link: 
             Turn::Taken(link, takeover) => return takeover.attach(link, front),
             Turn::Http2(link) => return Box::pin(http2_connection(front, link)).await,
         }
+    }
+}
+
+/// Serves a connection while it speaks: without hyper as long as that can be, then with it.
+async fn speak<T: Io, S: Serve>(front: &Arc<Front<S>>, link: Link<T>) -> Turn<T> {
+    let usual = Box::pin(usual_task::turn(front, link)).await;
+    match usual {
+        Usual::Ended(turn) => turn,
+        Usual::Unusual(unread, foregone) => Box::pin(http1_turn(front, unread, foregone)).await,
     }
 }
 
@@ -141,7 +151,12 @@ enum Seen {
     Overdue(Phase),
 }
 
-async fn http1_turn<T: Io, S: Serve>(front: &Arc<Front<S>>, link: Link<T>) -> Turn<T> {
+/// Serves a connection with hyper. What is foregone is the answer to its first request.
+async fn http1_turn<T: Io, S: Serve>(
+    front: &Arc<Front<S>>,
+    link: Link<T>,
+    foregone: Option<Foregone<S>>,
+) -> Turn<T> {
     let Link {
         io,
         left,
@@ -152,13 +167,12 @@ async fn http1_turn<T: Io, S: Serve>(front: &Arc<Front<S>>, link: Link<T>) -> Tu
     let desk = Arc::new(Desk::default());
     let peer = io.peer().ip();
     let tap = Tap::new(io, left, Scan::Http1(HeadLines::new()), Arc::clone(&desk)).with_receipt(receipt);
-    let service = service_fn(|request| endpoint::http1(Arc::clone(front), Arc::clone(&desk), peer, request));
-    let mut builder = http1::Builder::new();
-    builder
-        .max_header_size(front.limits.head_bytes_max)
-        .max_buf_size(front.limits.head_bytes_max.max(BUFFER_BYTES_MAX))
-        .header_read_timeout(None);
-    let mut http = builder.serve_connection(TokioIo::new(tap), service);
+    let foregone = Mutex::new(foregone);
+    let service = service_fn(|request| {
+        let foregone = foregone.lock().unwrap_or_else(PoisonError::into_inner).take();
+        endpoint::http1(Arc::clone(front), Arc::clone(&desk), peer, request, foregone)
+    });
+    let mut http = http1_builder(**front.limits).serve_connection(TokioIo::new(tap), service);
     let waits = Waits::of(**front.limits, REST_AFTER.min(front.limits.idle_timeout));
     let seen = watch(
         &mut http,
@@ -205,6 +219,16 @@ async fn http1_turn<T: Io, S: Serve>(front: &Arc<Front<S>>, link: Link<T>) -> Tu
     }
 }
 
+/// hyper within our bounds. Time limits are ours.
+fn http1_builder(limits: Limits) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .max_header_size(limits.head_bytes_max)
+        .max_buf_size(limits.head_bytes_max.max(BUFFER_BYTES_MAX))
+        .header_read_timeout(None);
+    builder
+}
+
 /// What hyper refused by itself, before there was a request.
 fn misread(error: &hyper::Error) -> Option<Turned> {
     if error.is_parse_too_large() {
@@ -215,7 +239,7 @@ fn misread(error: &hyper::Error) -> Option<Turned> {
 }
 
 /// What was read ahead, and what was not read yet, in this order.
-fn joined(ahead: Bytes, unread: Bytes) -> Bytes {
+pub(crate) fn joined(ahead: Bytes, unread: Bytes) -> Bytes {
     match (ahead.is_empty(), unread.is_empty()) {
         (_, true) => ahead,
         (true, false) => unread,
@@ -270,18 +294,9 @@ where
 {
     let mut called = pin!(drain.called());
     called.as_mut().enable();
-    // One that came while the drain was on is served like any other: its answer says `Connection: close`.
-    let mut told = if drain.has_begun() {
-        Told::Finishes
-    } else {
-        Told::Nothing
-    };
+    let mut told = Told::by(drain);
     let mut timer = pin!(sleep(waits.idle));
-    let mut wait = Wait {
-        waits,
-        phase: Phase::Idle { arrived: 0 },
-        since: Instant::now(),
-    };
+    let mut wait = Wait::new(waits);
     std::future::poll_fn(move |cx| {
         loop {
             if let Poll::Ready(end) = Pin::new(&mut *http).poll(cx) {
@@ -304,7 +319,7 @@ where
 
 /// Whether a connection was told of the drain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Told {
+pub(crate) enum Told {
     /// Not even asked to be told.
     Nothing,
     /// It will be woken.
@@ -316,8 +331,23 @@ enum Told {
 }
 
 impl Told {
+    /// Of a connection that begins now. One that comes while the drain is on is served like any other: its answer says
+    /// `Connection: close`.
+    pub(crate) fn by(drain: &Drain) -> Self {
+        if drain.has_begun() {
+            Self::Finishes
+        } else {
+            Self::Nothing
+        }
+    }
+
     /// The next state. `ToFinish` is answered once.
-    fn hear(&mut self, drain: &Drain, called: Pin<&mut Notified<'_>>, cx: &mut Context<'_>) -> Self {
+    pub(crate) fn hear(
+        &mut self,
+        drain: &Drain,
+        called: Pin<&mut Notified<'_>>,
+        cx: &mut Context<'_>,
+    ) -> Self {
         // Registered once: a task's waker stays the same, and asking again would take a lock that all share.
         if *self == Self::Nothing {
             let _ = called.poll(cx);
@@ -335,32 +365,52 @@ impl Told {
 
 /// How long each phase may last.
 #[derive(Clone, Copy, Debug)]
-struct Waits {
+pub(crate) struct Waits {
     idle: Duration,
     stalled: Duration,
     head: Duration,
 }
 
 impl Waits {
-    const fn of(limits: Limits, idle: Duration) -> Self {
+    /// Of these limits, but for an idle connection.
+    pub(crate) const fn of(limits: Limits, idle: Duration) -> Self {
         Self {
             idle,
             stalled: limits.idle_timeout,
             head: limits.head_timeout,
         }
     }
+
+    /// How long a connection may be idle.
+    pub(crate) const fn idle(self) -> Duration {
+        self.idle
+    }
 }
 
 /// Since when a connection has been doing what it does.
-struct Wait {
+pub(crate) struct Wait {
     waits: Waits,
     phase: Phase,
     since: Instant,
 }
 
 impl Wait {
+    /// Of a connection that is idle from now on.
+    pub(crate) fn new(waits: Waits) -> Self {
+        Self {
+            waits,
+            phase: Phase::Idle { arrived: 0 },
+            since: Instant::now(),
+        }
+    }
+
     /// Ready when the phase has lasted too long.
-    fn poll_overdue(&mut self, mut timer: Pin<&mut Sleep>, now: Phase, cx: &mut Context<'_>) -> Poll<Phase> {
+    pub(crate) fn poll_overdue(
+        &mut self,
+        mut timer: Pin<&mut Sleep>,
+        now: Phase,
+        cx: &mut Context<'_>,
+    ) -> Poll<Phase> {
         let limit = match now {
             Phase::Busy => {
                 self.phase = now;

@@ -35,6 +35,9 @@ pub const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Most header fields in a backend's answer.
 pub const RESPONSE_FIELDS_MAX: usize = 100;
 
+/// Most header fields of a client's request that is read without hyper; real ones have a dozen.
+pub const USUAL_FIELDS_MAX: usize = 32;
+
 /// How many events back a backend's stream is asked again from: common servers cache 16, so these are surely held.
 pub const OVERLAP_EVENTS_MAX: usize = 12;
 

@@ -79,7 +79,7 @@ impl<L: StreamLog> Intake<'_, L> {
             Some(text) if !text.as_bytes().is_empty() => text,
             Some(_) | None => return self.cursor(block.id),
         };
-        if block.event.is_empty()
+        if matches!(block.event, b"" | b"message")
             && begins_a_notification(text.as_bytes())
             && matches!(self.prior, Prior::Nothing)
             && self.generation == Generation::FIRST

@@ -127,7 +127,10 @@ impl<W: World> Ticket<W> {
                 held::settled(answer, taken, &self.relay.answers)
             }
         };
-        if let Waiters(Some(waits)) = self.close(settled) {
+        let now = match taken {
+            Taken::At(now) | Taken::Not { since: now, .. } => now,
+        };
+        if let Waiters(Some(waits)) = self.close(settled, now) {
             let outcome = match answer {
                 Answer::Whole(response) => Outcome::Whole(Arc::new(response.clone())),
                 Answer::Refused(refused) => Outcome::Refused(refused.clone()),
@@ -138,12 +141,11 @@ impl<W: World> Ticket<W> {
         }
     }
 
-    fn close(&mut self, settled: Settled<Held>) -> Waiters {
+    fn close(&mut self, settled: Settled<Held>, now: Millis) -> Waiters {
         // Taken out once: whatever comes after is a drop.
         let Some(shown) = self.shown.take() else {
             return Waiters(None);
         };
-        let now = self.relay.now();
         let mut record = self.session.record();
         record.released(now);
         let heard = std::mem::replace(&mut self.heard, Heard::Nothing);
@@ -164,8 +166,9 @@ impl<W: World> Drop for Ticket<W> {
         if self.shown.is_some() {
             // It ran for longer than anybody waits, or this proxy ends: whoever waits hears nothing, which says so.
             let reason = Reason::Evicted;
-            let until = Taken::At(self.relay.now()).until();
-            drop(self.close(Settled::Unheld { reason, until }));
+            let now = self.relay.now();
+            let until = Taken::At(now).until();
+            drop(self.close(Settled::Unheld { reason, until }, now));
         }
     }
 }

@@ -23,6 +23,9 @@ use crate::pure::limits::RESPONSE_HEAD_BYTES_MAX;
 use crate::upstream::client::{Cause, Outgoing, SendError};
 use crate::upstream::scratch;
 
+/// Up to here a body is copied behind its head, in bytes: one plain write is cheaper than one of two parts.
+const JOINED_BYTES_MAX: usize = 4 * 1024;
+
 /// One exchange up to the answer's head. Call: [`Exchange::poll`] until it is ready.
 /// Next: [`Exchange::into_io`] after an answer, [`Exchange::verdict`] after a failure.
 pub(super) struct Exchange<'a, I> {
@@ -159,14 +162,21 @@ impl<'a, I: Io> Exchange<'a, I> {
                     body: length,
                 },
             );
-            let written = ready!(write(&mut self.io, cx, head, body, &mut self.sent))?;
-            self.writing = if written == head.len() + body.len() {
+            let of_head = head.len();
+            let apart = if body.len() <= JOINED_BYTES_MAX {
+                head.extend_from_slice(body);
+                &[][..]
+            } else {
+                body
+            };
+            let written = ready!(write(&mut self.io, cx, head, apart, &mut self.sent))?;
+            self.writing = if written == of_head + body.len() {
                 Writing::Flushing
             } else {
-                let of_head = written.min(head.len());
+                let of_head = &head[..of_head];
                 Writing::Partly {
-                    head: head[of_head..].to_vec(),
-                    body_at: written - of_head,
+                    head: of_head[written.min(of_head.len())..].to_vec(),
+                    body_at: written.saturating_sub(of_head.len()),
                 }
             };
             Poll::Ready(Ok(()))

@@ -42,6 +42,53 @@ async fn json_calls_share_a_connection() {
     }
 }
 
+/// What is not usual, and what has no whole answer, goes through hyper: in order, once, on the same connection.
+#[tokio::test(start_paused = true)]
+async fn hyper_goes_on_where_a_request_or_its_answer_is_not_usual() {
+    let chunked =
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n";
+    let passing = POST.replace("/mcp", "/mcp?pass");
+    let passed = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n";
+    let rows = [
+        (chunked, JSON),
+        (&passing, passed),
+        (
+            "HEAD /mcp HTTP/1.1\r\nhost: localhost\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n",
+        ),
+    ];
+    for (unusual, answer) in rows {
+        for ahead in [Ahead::No, Ahead::Yes] {
+            let mut bench = Bench::new(ROOMY);
+            bench.seen.pieces.send(Ok(Bytes::from_static(b"x"))).unwrap();
+            // Its end: nobody sends more.
+            bench.seen.pieces = tokio::sync::mpsc::unbounded_channel().0;
+            let requests = [POST, unusual, POST];
+            match ahead {
+                Ahead::No => {}
+                Ahead::Yes => bench.send(&requests.concat()).await,
+            }
+            for (request, answer) in requests.into_iter().zip([JSON, answer, JSON]) {
+                match ahead {
+                    Ahead::No => bench.send(request).await,
+                    Ahead::Yes => {}
+                }
+                bench.expect(answer).await;
+                let (_, call) = bench.seen.calls.recv().await.unwrap();
+                assert_eq!(call.method.as_str(), &request[..call.method.as_str().len()]);
+            }
+            assert!(bench.seen.calls.try_recv().is_err(), "each was asked once");
+        }
+    }
+}
+
+/// Whether all requests are sent before the first answer.
+#[derive(Clone, Copy)]
+enum Ahead {
+    No,
+    Yes,
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_split_of_a_request_is_the_same_request() {
     let chunked = "POST /mcp?x HTTP/1.1\r\nhost: localhost\r\nconnection: keep-alive, x-drop\r\nx-drop: 1\r\n\

@@ -125,6 +125,7 @@ impl ChunkDecoder {
     ///
     /// # Errors
     /// [`ChunkError`] if the framing is broken. The error is sticky: every later call answers the same.
+    #[inline]
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, ChunkError> {
         let mut at = 0;
         if let Some((size, len)) = self.place.usual_head(input) {

@@ -2,7 +2,7 @@
 //! Law: an answer whose end can be found in two ways is refused (RFC 9112, section 6.3, without its leniences).
 //! What belongs to one connection is dropped on both ways: framing and reuse are told by types instead.
 //! Absent on purpose: bodies, upgrades and trailers. Heads are read whole: a partial one is read again when more came.
-//! Next: `chunk.rs`.
+//! Next: `request.rs`.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -11,6 +11,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use memchr::memchr_iter;
 
+use super::field::{push_field, push_length};
 use super::hop::{Nominated, is_hop_by_hop};
 use crate::pure::limits::{INTERIM_ANSWERS_MAX, RESPONSE_FIELDS_MAX, RESPONSE_HEAD_BYTES_MAX};
 
@@ -183,16 +184,9 @@ pub fn write_request(out: &mut Vec<u8>, request: &RequestHead<'_>) {
     }
     match body {
         BodyLength::None => {}
-        BodyLength::Exactly(len) => push_field(out, CONTENT_LENGTH.as_str(), len.to_string().as_bytes()),
+        BodyLength::Exactly(len) => push_length(out, len),
         BodyLength::Chunked => push_field(out, TRANSFER_ENCODING.as_str(), b"chunked"),
     }
-    out.extend_from_slice(b"\r\n");
-}
-
-fn push_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -381,7 +375,8 @@ fn framing(
     })
 }
 
-fn has_no_body(status: StatusCode, for_method: &Method) -> bool {
+/// Whether an answer of this status to such a request never has a body.
+pub fn has_no_body(status: StatusCode, for_method: &Method) -> bool {
     status.is_informational()
         || status == StatusCode::NO_CONTENT
         || status == StatusCode::NOT_MODIFIED
@@ -409,7 +404,8 @@ fn length(told: Times<'_>) -> Result<Option<Framing>, HeadError> {
     }
 }
 
-fn decimal(digits: &[u8]) -> Option<u64> {
+/// A decimal number, digits only.
+pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
     }

@@ -1,7 +1,7 @@
 //! Which header fields belong to one connection and not to the message (RFC 9110, section 7.6.1).
 //! Law: such a field is never carried from one connection to another, in either direction.
 //! Absent on purpose: what they say, but for the tokens of `connection`.
-//! Next: `head.rs`.
+//! Next: `field.rs`.
 
 use http::header::CONNECTION;
 use http::{HeaderMap, HeaderName};

@@ -24,7 +24,7 @@ const DIGITS_MAX: usize = 20;
 /// An event whose frame's exact length is known.
 pub(super) struct Frame<'a> {
     entry: Entry<'a>,
-    event: &'a [u8],
+    kind: Kind<'a>,
     digits: Digits,
     lines: Lines<'a>,
     len: usize,
@@ -34,9 +34,9 @@ impl<'a> Frame<'a> {
     /// Measures the frame of `entry` at position `seq`.
     pub(super) fn measure(entry: Entry<'a>, seq: Seq) -> Self {
         let digits = Digits::of(seq);
-        let event = match entry.event {
-            [] => MESSAGE,
-            name => first_line(name),
+        let kind = match entry.event {
+            b"" | MESSAGE => Kind::Message,
+            name => Kind::Other(first_line(name)),
         };
         let mark = match entry.end {
             EndMark::Open => 0,
@@ -54,10 +54,10 @@ impl<'a> Frame<'a> {
             }
         };
         let id = ID.len() + entry.prefix.len() + digits.as_bytes().len() + mark;
-        let len = id + EVENT.len() + event.len() + data + END.len();
+        let len = id + EVENT.len() + kind.name().len() + data + END.len();
         Self {
             entry,
-            event,
+            kind,
             digits,
             lines,
             len,
@@ -81,18 +81,19 @@ impl<'a> Frame<'a> {
         }
         match self.lines {
             Lines::One(line) => {
-                if self.entry.event.is_empty() {
-                    out.extend_from_slice(MESSAGE_DATA);
-                } else {
-                    out.extend_from_slice(EVENT);
-                    out.extend_from_slice(self.event);
-                    out.extend_from_slice(DATA);
+                match self.kind {
+                    Kind::Message => out.extend_from_slice(MESSAGE_DATA),
+                    Kind::Other(name) => {
+                        out.extend_from_slice(EVENT);
+                        out.extend_from_slice(name);
+                        out.extend_from_slice(DATA);
+                    }
                 }
                 out.extend_from_slice(line);
             }
             Lines::Several(split) => {
                 out.extend_from_slice(EVENT);
-                out.extend_from_slice(self.event);
+                out.extend_from_slice(self.kind.name());
                 for line in split {
                     out.extend_from_slice(DATA);
                     out.extend_from_slice(line);
@@ -121,6 +122,21 @@ pub(super) fn strike(frame: &mut [u8], words: &[&[u8]]) -> Struck {
             Struck::Replaced
         }
         None => Struck::TooShort,
+    }
+}
+
+/// An event's type. Almost every event has the usual one.
+enum Kind<'a> {
+    Message,
+    Other(&'a [u8]),
+}
+
+impl<'a> Kind<'a> {
+    const fn name(&self) -> &'a [u8] {
+        match self {
+            Self::Message => MESSAGE,
+            Self::Other(name) => name,
+        }
     }
 }
 

@@ -94,13 +94,16 @@ impl Window {
         let seq = self.last.next();
         let frame = Frame::measure(entry, seq);
         let mut until = self.room_by_number()?;
-        if !self.fits(frame.len()) {
+        let mut fits = self.fits(frame.len());
+        if !fits {
             until = until.max(self.room_by_bytes(frame.len())?);
         }
         if until > self.first {
             self.evict(until, TakenBy::Window);
+            // The newest piece goes last.
+            fits &= !self.segments.is_empty();
         }
-        if !self.fits(frame.len()) {
+        if !fits {
             let segment = Segment::new(seq, self.capacity_for(frame.len()), frame.len());
             self.bytes += segment.cost();
             if self.segments.is_empty() {

@@ -123,32 +123,63 @@ struct Members<'a> {
 
 type Slot<'a> = Option<(usize, &'a str)>;
 
-impl<'a> Members<'a> {
-    /// The slot of a member that decides, by its raw key. A key that differs from one of ours only by case has none
-    /// and is a fault.
-    fn slot(&mut self, raw: &str) -> Result<Option<&mut Slot<'a>>, Fault> {
-        let key = if raw.as_bytes().contains(&b'\\') {
+/// A member that decides what a message is.
+#[derive(Clone, Copy)]
+enum Member {
+    Jsonrpc,
+    Id,
+    Method,
+    Params,
+    Result,
+    Error,
+}
+
+impl Member {
+    /// By its key, in exact case.
+    fn of(key: &str) -> Option<Self> {
+        Some(match key {
+            "jsonrpc" => Self::Jsonrpc,
+            "id" => Self::Id,
+            "method" => Self::Method,
+            "params" => Self::Params,
+            "result" => Self::Result,
+            "error" => Self::Error,
+            _ => return None,
+        })
+    }
+
+    /// By its raw key. A key that differs from one of ours only by case is a fault; other keys decide nothing.
+    fn read(raw: &str) -> Result<Option<Self>, Fault> {
+        let plain = raw.get(1..raw.len() - 1).unwrap_or_default();
+        if let Some(member) = Self::of(plain) {
+            return Ok(Some(member));
+        }
+        let key = if plain.as_bytes().contains(&b'\\') {
             decode(raw)
         } else {
-            raw.get(1..raw.len() - 1).map(Cow::Borrowed)
+            Some(Cow::Borrowed(plain))
         };
         // A key with half of a surrogate pair is none of ours.
         let Some(key) = key else { return Ok(None) };
-        Ok(Some(match &*key {
-            "jsonrpc" => &mut self.jsonrpc,
-            "id" => &mut self.id,
-            "method" => &mut self.method,
-            "params" => &mut self.params,
-            "result" => &mut self.result,
-            "error" => &mut self.error,
-            other => {
-                let ours = ["jsonrpc", "id", "method", "params", "result", "error"];
-                if ours.iter().any(|name| looks_like(other, name)) {
-                    return Err(Fault::MemberLookalike);
-                }
-                return Ok(None);
-            }
-        }))
+        let ours = ["jsonrpc", "id", "method", "params", "result", "error"];
+        match Self::of(&key) {
+            Some(member) => Ok(Some(member)),
+            None if ours.iter().any(|name| looks_like(&key, name)) => Err(Fault::MemberLookalike),
+            None => Ok(None),
+        }
+    }
+}
+
+impl<'a> Members<'a> {
+    fn slot(&mut self, member: Member) -> &mut Slot<'a> {
+        match member {
+            Member::Jsonrpc => &mut self.jsonrpc,
+            Member::Id => &mut self.id,
+            Member::Method => &mut self.method,
+            Member::Params => &mut self.params,
+            Member::Result => &mut self.result,
+            Member::Error => &mut self.error,
+        }
     }
 }
 
@@ -167,8 +198,8 @@ fn message<'a>(scan: &mut Scan<'a>) -> Result<Message<'a>, Malformed> {
     while let Some(key) = scan.member(turn)? {
         let at = scan.at();
         let value = scan.value()?;
-        if let Some(slot) = members.slot(key).map_err(|fault| Malformed::new(at, fault))?
-            && slot.replace((at, value)).is_some()
+        if let Some(member) = Member::read(key).map_err(|fault| Malformed::new(at, fault))?
+            && members.slot(member).replace((at, value)).is_some()
         {
             return Err(Malformed::new(at, Fault::MemberTwice));
         }

@@ -5,9 +5,13 @@
 //! Absent on purpose: time, sockets, and any count but the bound's.
 //! Next: `encode.rs`.
 
-use memchr::memchr2;
+use memchr::{memchr2, memchr3};
 
 use super::frame::{Block, Cut, Field, Tail, TooLarge, read};
+
+/// The line that says the usual type of an event, and where the type stands in it.
+const MESSAGE_LINE: &[u8] = b"event: message";
+const MESSAGE_AT: usize = 7;
 
 const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 
@@ -78,7 +82,10 @@ impl Decoder {
     }
 
     fn drive(&mut self, bytes: &[u8], on: &mut impl FnMut(Block<'_>)) -> Result<(), TooLarge> {
-        let mut rest = self.enter(bytes)?;
+        let mut rest = match self.place {
+            Place::Line => bytes,
+            Place::Bom { .. } | Place::AfterCr | Place::Comment | Place::Dead => self.enter(bytes)?,
+        };
         while !rest.is_empty() {
             rest = match &mut self.carry {
                 Some(carry) if carry.weight > 0 => {
@@ -158,6 +165,10 @@ impl Decoder {
         on: &mut impl FnMut(Block<'_>),
     ) -> Result<&'a [u8], TooLarge> {
         let mut rest = bytes;
+        while let Some((block, behind)) = usual_block(rest, self.event_bytes_max) {
+            on(block);
+            rest = behind;
+        }
         let mut block = Block::default();
         let mut weight = 0;
         while let Some(end) = line_end(rest) {
@@ -320,6 +331,49 @@ impl Carry {
     }
 }
 
+/// The block at the start of `bytes`, and what stands behind it, if it is all there and is what most servers send: one
+/// line of data, before it perhaps an id and the usual type, each ended by LF or CR LF. A short cut for what
+/// [`Decoder::in_place`] would find line by line; whatever is not so is left to it.
+#[inline]
+fn usual_block(bytes: &[u8], max: usize) -> Option<(Block<'_>, &[u8])> {
+    let mut block = Block::default();
+    let mut rest = bytes;
+    let data = loop {
+        if let Some(data) = rest.strip_prefix(b"data: ") {
+            break data;
+        } else if let Some(id) = rest.strip_prefix(b"id: ") {
+            // An id with a NUL is none.
+            let (id, behind) = id.split_at(memchr3(b'\n', b'\r', 0, id)?);
+            block.id = Some(id);
+            rest = behind_usual_line(behind)?;
+        } else {
+            let (line, behind) = rest.split_at_checked(MESSAGE_LINE.len())?;
+            if line != MESSAGE_LINE {
+                return None;
+            }
+            block.event = &line[MESSAGE_AT..];
+            rest = behind_usual_line(behind)?;
+        }
+    };
+    let (data, rest) = data.split_at(memchr2(b'\n', b'\r', data)?);
+    let behind = behind_usual_line(behind_usual_line(rest)?)?;
+    // The lines' ends do not weigh; with them it is more than the weight, never less.
+    if bytes.len() - behind.len() > max {
+        return None;
+    }
+    (block.data, block.cut) = (Some(data), Cut(Some(data)));
+    Some((block, behind))
+}
+
+/// What stands behind a line end that is all there and can't be cut.
+#[inline]
+fn behind_usual_line(bytes: &[u8]) -> Option<&[u8]> {
+    match bytes {
+        [b'\n', behind @ ..] | [b'\r', b'\n', behind @ ..] => Some(behind),
+        _ => None,
+    }
+}
+
 /// The weight of a block with `more` bytes, or the reason why it may not have them.
 const fn weigh(weight: usize, more: usize, max: usize) -> Result<usize, TooLarge> {
     let heavier = weight.saturating_add(more);
@@ -455,6 +509,22 @@ mod tests {
         says(b"data\n\ndata:\n\ndata: \n\n", &["data=", "data=", "data="]);
         says(b"data\ndata\n\n", &["data=\\n"]);
         says(b"data:x\n\ndata:  x\n\n", &["data=x", "data= x"]);
+        says(
+            b"id: 1\ndata: x\n\r\nid: 2\ndata: y\n\rdata: z\n\n",
+            &["id=1 data=x", "id=2 data=y", "data=z"],
+        );
+        says(
+            b"id: \ndata: x\n\nid: 1\rid: 2\ndata: y\n\n",
+            &["id= data=x", "id=2 data=y"],
+        );
+        says(
+            b"event: message\nevent: x\ndata: y\n\nevent: messages\ndata: z\n\n",
+            &["event=x data=y", "event=messages data=z"],
+        );
+        says(
+            b"event: message\nid: a\0b\ndata: x\n\nevent: message\ndata: y\n\n",
+            &["event=message data=x", "event=message data=y"],
+        );
     }
 
     #[test]

@@ -1,0 +1,224 @@
+//! A request as nearly every client sends it, read whole from the bytes of one read.
+//! Law: what is taken here means the same to every reader of HTTP, hyper among them. Whatever is not so is left to
+//! hyper, byte for byte: this reader refuses nothing, so it can be too narrow and never wrong.
+//! Absent on purpose: chunked bodies, a body that is still to come, `Expect`, `Origin`, upgrades, HTTP/1.0, other methods.
+//! Why beside hyper: of what a small call costs, two fifths were hyper's machinery around such a request.
+//! Next: `chunk.rs`.
+
+use std::mem::MaybeUninit;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, ORIGIN, TRANSFER_ENCODING, UPGRADE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+
+use super::head::decimal;
+use crate::pure::limits::USUAL_FIELDS_MAX;
+
+/// How long a request may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RequestBounds {
+    /// Longest head, in bytes.
+    pub head_bytes_max: usize,
+    /// Longest body, in bytes.
+    pub body_bytes_max: usize,
+}
+
+/// A request that came whole.
+#[derive(Debug)]
+pub struct Usual {
+    /// The request, without the fields that only frame it; its fields and its body are slices of what was read.
+    pub request: Request<Bytes>,
+    /// Bytes that it took. *Next*: what stands behind them belongs to the next request.
+    pub consumed: usize,
+}
+
+/// Reads the request at the start of `bytes`, if it is all there and a usual one.
+pub fn read_usual(bytes: &Bytes, bounds: RequestBounds) -> Option<Usual> {
+    let mut fields = [const { MaybeUninit::uninit() }; USUAL_FIELDS_MAX];
+    let mut parsed = httparse::Request::new(&mut []);
+    let status =
+        httparse::ParserConfig::default().parse_request_with_uninit_headers(&mut parsed, bytes, &mut fields);
+    let Ok(httparse::Status::Complete(head_len)) = status else {
+        return None;
+    };
+    // A blank line with a bare LF is one that another reader could end elsewhere.
+    let ends_in_one_way = bytes[..head_len].ends_with(b"\r\n\r\n");
+    if !ends_in_one_way || head_len > bounds.head_bytes_max || parsed.version != Some(1) {
+        return None;
+    }
+    let method = match parsed.method? {
+        "POST" => Method::POST,
+        "GET" => Method::GET,
+        "DELETE" => Method::DELETE,
+        _ => return None,
+    };
+    let target = parsed.path.filter(|path| path.starts_with('/'))?;
+    let target = Uri::from_maybe_shared(bytes.slice_ref(target.as_bytes())).ok()?;
+    let (headers, length) = sort(bytes, parsed.headers)?;
+    let body_len = match length {
+        Length::Never if method == Method::POST => return None,
+        Length::Never => 0,
+        Length::Once(length) => usize::try_from(length).ok()?,
+    };
+    let consumed = head_len.checked_add(body_len)?;
+    if body_len > bounds.body_bytes_max || consumed > bytes.len() {
+        return None;
+    }
+    let mut request = Request::new(bytes.slice(head_len..consumed));
+    *request.method_mut() = method;
+    *request.uri_mut() = target;
+    *request.headers_mut() = headers;
+    Some(Usual { request, consumed })
+}
+
+/// Whether a length was said.
+#[derive(Clone, Copy)]
+enum Length {
+    Never,
+    Once(u64),
+}
+
+/// A field's name. Those of MCP are no copies, where they are spelled as clients spell them.
+fn named(name: &str) -> Option<HeaderName> {
+    const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+    const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+    match name {
+        "mcp-session-id" => Some(SESSION_ID),
+        "mcp-protocol-version" => Some(PROTOCOL_VERSION),
+        _ => HeaderName::from_bytes(name.as_bytes()).ok(),
+    }
+}
+
+/// The fields but those that only frame the request, and the length that they say; nothing if one of them makes the request an unusual one.
+fn sort(bytes: &Bytes, fields: &[httparse::Header<'_>]) -> Option<(HeaderMap, Length)> {
+    let mut headers = HeaderMap::with_capacity(fields.len());
+    let mut length = Length::Never;
+    for field in fields {
+        let name = named(field.name)?;
+        if name == CONTENT_LENGTH {
+            length = match length {
+                Length::Never => Length::Once(decimal(field.value)?),
+                Length::Once(_) => return None,
+            };
+            continue;
+        }
+        // Browsers are told more (CORS), and are in no hurry.
+        if name == TRANSFER_ENCODING || name == EXPECT || name == UPGRADE || name == ORIGIN {
+            return None;
+        }
+        if name == CONNECTION {
+            if field.value.eq_ignore_ascii_case(b"keep-alive") {
+                continue;
+            }
+            return None;
+        }
+        let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value)).ok()?;
+        headers.try_append(name, value).ok()?;
+    }
+    Some((headers, length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: RequestBounds = RequestBounds {
+        head_bytes_max: 200,
+        body_bytes_max: 20,
+    };
+
+    /// Reads; answers the request in one line, or nothing if it is not usual.
+    fn read(text: &str) -> Option<String> {
+        let bytes = Bytes::copy_from_slice(text.as_bytes());
+        let Usual { request, consumed } = read_usual(&bytes, BOUNDS)?;
+        let fields = request.headers().iter();
+        let fields: Vec<String> = fields
+            .map(|(name, value)| format!("{name}={}", value.to_str().unwrap()))
+            .collect();
+        let body = std::str::from_utf8(request.body()).unwrap();
+        Some(format!(
+            "{} {} [{}] {body:?} +{}",
+            request.method(),
+            request.uri(),
+            fields.join(" "),
+            text.len() - consumed
+        ))
+    }
+
+    fn check(text: &str, expected: Option<&str>) {
+        assert_eq!(read(text).as_deref(), expected, "{text:?}");
+        let Some(whole) = &expected else { return };
+        let ahead: usize = whole.rsplit('+').next().unwrap().parse().unwrap();
+        for cut in 0..text.len() - ahead {
+            assert_eq!(read(&text[..cut]), None, "cut at {cut}: {text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_usual() {
+        for (text, expected) in [
+            (
+                "POST /mcp HTTP/1.1\r\nHost: a:1\r\nContent-Length: 2\r\n\r\n{}",
+                r#"POST /mcp [host=a:1] "{}" +0"#,
+            ),
+            (
+                "POST /mcp?x=1 HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\nconnection: Keep-Alive\r\nmcp-session-id: s\r\nMcp-Session-Id: t\r\n\r\n",
+                r#"POST /mcp?x=1 [host=a mcp-session-id=s mcp-session-id=t] "" +0"#,
+            ),
+            (
+                "GET /mcp HTTP/1.1\r\nhost: a\r\naccept: x\r\naccept:  y \r\n\r\n",
+                r#"GET /mcp [host=a accept=x accept=y] "" +0"#,
+            ),
+            ("DELETE / HTTP/1.1\r\n\r\n", r#"DELETE / [] "" +0"#),
+            (
+                "GET / HTTP/1.1\r\ncontent-length: 1\r\n\r\nxGET /",
+                r#"GET / [] "x" +5"#,
+            ),
+        ] {
+            check(text, Some(expected));
+        }
+    }
+
+    #[test]
+    fn what_is_left_to_hyper() {
+        let long_body = format!("POST / HTTP/1.1\r\ncontent-length: 21\r\n\r\n{}", "x".repeat(21));
+        let long_head = format!("GET / HTTP/1.1\r\na: {}\r\n\r\n", "x".repeat(200));
+        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a:\r\n".repeat(USUAL_FIELDS_MAX + 1));
+        for text in [
+            "",
+            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            "POST / HTTP/1.0\r\ncontent-length: 0\r\n\r\n",
+            "POST / HTTP/1.1\r\n\r\n",
+            "PUT / HTTP/1.1\r\ncontent-length: 0\r\n\r\n",
+            "HEAD / HTTP/1.1\r\n\r\n",
+            "OPTIONS * HTTP/1.1\r\n\r\n",
+            "post / HTTP/1.1\r\ncontent-length: 0\r\n\r\n",
+            "GET http://a/ HTTP/1.1\r\n\r\n",
+            "GET a HTTP/1.1\r\n\r\n",
+            "GET  / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\n\nx\r\n\r\n",
+            "GET / HTTP/1.1\r\n\nx\r\n\r\n",
+            "GET / HTTP/1.1\r\na : b\r\n\r\n",
+            "GET / HTTP/1.1\r\na: b\r\n c\r\n\r\n",
+            "GET / HTTP/1.1\r\na: b\0\r\n\r\n",
+            "POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\nx",
+            "POST / HTTP/1.1\r\ncontent-length: 1, 1\r\n\r\nx",
+            "POST / HTTP/1.1\r\ncontent-length: +1\r\n\r\nx",
+            "POST / HTTP/1.1\r\ncontent-length:\r\n\r\nx",
+            "POST / HTTP/1.1\r\ncontent-length: 18446744073709551615\r\n\r\nx",
+            "POST / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\nx",
+            "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+            "POST / HTTP/1.1\r\ncontent-length: 1\r\nexpect: 100-continue\r\n\r\nx",
+            "GET / HTTP/1.1\r\nconnection: close\r\n\r\n",
+            "GET / HTTP/1.1\r\norigin: https://a\r\n\r\n",
+            "GET / HTTP/1.1\r\nconnection: keep-alive, x-own\r\n\r\n",
+            "GET / HTTP/1.1\r\nconnection: Upgrade\r\nupgrade: h2c\r\n\r\n",
+            "GET / HTTP/1.1\r\nupgrade: h2c\r\n\r\n",
+            &long_body,
+            &long_head,
+            &many,
+        ] {
+            check(text, None);
+        }
+    }
+}
