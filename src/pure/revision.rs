@@ -127,6 +127,9 @@ impl Revision {
         Self::V2026_07_28,
     ];
 
+    /// What a session over HTTP+SSE is taken for. What its client and its backend agree on is between them.
+    pub const OF_HTTP_SSE: Self = Self::V2024_11_05;
+
     /// Reads `protocolVersion`, or the header `MCP-Protocol-Version`. `None` = not one of these.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|revision| revision.as_str() == text)

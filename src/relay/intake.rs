@@ -136,7 +136,12 @@ impl<L: StreamLog> Intake<'_, L> {
             Take::AppendLast => self.append(EndMark::Last, block, text),
             Take::Drop(why) => return self.leave_out(why, block.id),
         }
-        match &kind {
+        self.taken(&kind);
+    }
+
+    /// The newest event is of this kind: what follows for those who ask and answer.
+    fn taken(&mut self, kind: &EventKind<'_>) {
+        match kind {
             EventKind::Request { id, .. } => {
                 self.answered_here.asked(id);
                 self.life.placed(id, self.newest());

@@ -4,8 +4,7 @@
 //! Reading order: `answer.rs`, `dispatch.rs`, `repeat.rs`, `post.rs`, `stream_task.rs`, `gate.rs`, `get.rs`, `ask.rs`,
 //! `turn.rs`, `outcome.rs`; then `standing.rs`, `doubt.rs`, `recover.rs`.
 //! The backend's side: `upstream_get.rs`, `pursue.rs` (polls), `reattach.rs` and `confirm.rs` (proofs), `asks.rs`,
-//! `tend.rs`. Without sessions: `stateless.rs`, `events_task.rs`. HTTP+SSE of 2024-11-05 has a door of its own:
-//! `http_sse/mod.rs`.
+//! `tend.rs`. Without sessions: `stateless.rs`. HTTP+SSE of 2024-11-05 has a door of its own: `http_sse/mod.rs`.
 //! Next: `answer.rs`.
 
 use std::sync::Arc;

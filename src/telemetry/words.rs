@@ -348,7 +348,7 @@ mod tests {
         check::<SessionEnd>(5);
         check::<StreamKind>(3);
         check::<Verdict>(3);
-        check::<Dropped>(7);
+        check::<Dropped>(8);
         check::<Repeated>(3);
         check::<Proved>(4);
         check::<EvictedBy>(2);

@@ -335,7 +335,7 @@ async fn begin<W: World>(
         flags: Flags::NONE,
         replica: seat.replica().key(),
         // What is negotiated later is between client and backend; nothing here depends on it.
-        revision: Revision::V2024_11_05,
+        revision: Revision::OF_HTTP_SSE,
         transport: Transport::HttpSse,
         backend_id: BackendId::new(endpoint.as_str().as_bytes()).ok(),
     };
