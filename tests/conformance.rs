@@ -5,7 +5,8 @@
 //! Arguments: words; only runs whose name contains all of them are made (`cargo test --test conformance -- server py`).
 //! Next: `conformance/suite.rs`.
 
-#[path = "conformance/backend.rs"]
+#[allow(dead_code, reason = "the matrix uses the rest of it")]
+#[path = "interop/backend.rs"]
 mod backend;
 #[path = "conformance/client.rs"]
 mod client;

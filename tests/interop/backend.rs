@@ -1,8 +1,10 @@
-//! Servers that the suite is run against.
-//! Law: each is an SDK as it is published; where it listens is all that is known of it.
-//! Next: `server.rs`.
+//! Servers with everything that the conformance suite and the matrix ask for.
+//! Law: each is an SDK as it is published; where it listens and what it says is all that is known of it.
+//! Next: `fixture.rs`.
 
 use std::net::SocketAddr;
+
+use serde_json::Value;
 
 use crate::fixture::RustServer;
 use crate::lab::{self, Process, Serves};
@@ -18,15 +20,25 @@ pub(crate) enum Backend {
 
 /// What keeps a server running.
 enum Alive {
-    Process(#[expect(dead_code, reason = "it ends the process when it is dropped")] Process),
-    Task(#[expect(dead_code, reason = "it ends the server when it is dropped")] RustServer),
+    Process(Process),
+    Task(RustServer),
 }
 
 /// A running server; it ends when this is dropped.
 pub(crate) struct Running {
     /// Where it listens.
     pub(crate) address: SocketAddr,
-    _alive: Alive,
+    alive: Alive,
+}
+
+impl Running {
+    /// The next thing it says; `None` when it has ended.
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        match &mut self.alive {
+            Alive::Process(process) => process.next().await,
+            Alive::Task(server) => server.said.recv().await,
+        }
+    }
 }
 
 impl Backend {
@@ -45,14 +57,14 @@ impl Backend {
                 let (address, process) = lab::serve(serves).await?;
                 Ok(Running {
                     address,
-                    _alive: Alive::Process(process),
+                    alive: Alive::Process(process),
                 })
             }
             Self::Rust => {
                 let server = RustServer::start().await?;
                 Ok(Running {
                     address: server.address,
-                    _alive: Alive::Task(server),
+                    alive: Alive::Task(server),
                 })
             }
         }
