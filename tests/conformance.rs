@@ -3,6 +3,7 @@
 //! difference fails the run. Whether an SDK passes at all is its own affair.
 //! It needs the packages of `tests/install.sh`; `tests/run.sh` runs both.
 //! Arguments: words; only runs whose name contains all of them are made (`cargo test --test conformance -- server py`).
+//! With `THROUGHLINE_NOTES=1` it prints what the suite noted of scenarios that pass neither way.
 //! Next: `conformance/suite.rs`.
 
 #[allow(dead_code, reason = "the matrix uses the rest of it")]
@@ -24,6 +25,9 @@ mod place;
 mod server;
 #[path = "conformance/suite.rs"]
 mod suite;
+#[allow(dead_code, reason = "the matrix uses the rest of it")]
+#[path = "interop/tape.rs"]
+mod tape;
 
 use std::future::Future;
 use std::pin::Pin;

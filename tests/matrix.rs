@@ -23,6 +23,7 @@ mod place;
 #[allow(dead_code, reason = "the interoperability tests use the rest of it")]
 #[path = "../examples/quickstart/relay.rs"]
 mod relay;
+#[allow(dead_code, reason = "the conformance suite uses the rest of it")]
 #[path = "interop/tape.rs"]
 mod tape;
 
@@ -71,9 +72,7 @@ async fn make(pairs: Vec<Pair>) -> Vec<(Pair, Seen)> {
     }
     let mut all = Vec::new();
     for (pair, task) in tasks {
-        let seen = task
-            .await
-            .unwrap_or_else(|error| Seen::broken(error.to_string()));
+        let seen = task.await.unwrap_or_else(|error| Seen::broken(error.to_string()));
         all.push((pair, seen));
     }
     all
@@ -97,7 +96,7 @@ fn table(all: &[(Pair, Seen)]) -> String {
          Written by `THROUGHLINE_WRITE_MATRIX=1 cargo test --test matrix`, and held equal to what that test sees.\n\
          Each row is a client and a server of an official SDK with throughline between them, at MCP 2025-11-25. `cut`: the\n\
          answer to a call is cut in the middle; the result and each progress message still come once. `resume`: the\n\
-         standalone stream is cut; each of its messages still comes once, in order.\n\n",
+         standalone stream is cut; each of its messages still comes once, in order. `store`: the server keeps events.\n\n",
     );
     let _ = writeln!(text, "| client | server | {} |", FEATURES.join(" | "));
     let _ = writeln!(text, "|---|---|{}", "---|".repeat(FEATURES.len()));
@@ -161,7 +160,11 @@ fn main() -> ExitCode {
         "\nmatrix: {} pairs, {failed} failed; {messages} messages were the same on both sides",
         all.len()
     );
-    let kept = if words.is_empty() { keep(&table(&all)) } else { Ok(()) };
+    let kept = if words.is_empty() {
+        keep(&table(&all))
+    } else {
+        Ok(())
+    };
     if let Err(said) = &kept {
         eprintln!("{said}");
     }

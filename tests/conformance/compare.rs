@@ -21,7 +21,10 @@ const HEALED: [(&str, &[&str]); 5] = [
         "resumption without an event store",
         &["server-sse-disconnect-resume", "client-sse-last-event-id"],
     ),
-    ("foreign names are refused", &["localhost-host-rebinding-rejected"]),
+    (
+        "foreign names are refused",
+        &["localhost-host-rebinding-rejected"],
+    ),
     (
         "a session where the server keeps none",
         &[
@@ -72,7 +75,8 @@ struct Difference {
 
 impl Difference {
     fn describe(&self) -> String {
-        let word = |status: Option<Status>| status.map_or("absent".to_owned(), |status| format!("{status:?}"));
+        let word =
+            |status: Option<Status>| status.map_or("absent".to_owned(), |status| format!("{status:?}"));
         let (direct, through) = (word(self.direct), word(self.through));
         format!("{}: directly {direct}, through the proxy {through}", self.check)
     }
@@ -110,12 +114,16 @@ pub(crate) struct Report {
     scenarios: usize,
     /// Checks that were made.
     checks: usize,
+    /// JSON-RPC messages that were compared on both sides of the proxy.
+    messages: usize,
     /// Checks that pass only through the proxy.
     healed: Vec<String>,
     /// Scenarios that did not come out the same each time.
     unsteady: Vec<String>,
     /// Scenarios that differ, and wait.
     waiting: Vec<String>,
+    /// Scenarios that the SDK does not pass either way.
+    neither: Vec<String>,
     /// What differs; empty = passed.
     faults: Vec<String>,
 }
@@ -129,21 +137,33 @@ impl Report {
         }
     }
 
+    /// Adds what was compared on both sides of the proxy.
+    pub(crate) fn compared(&mut self, messages: usize, differences: Vec<String>) {
+        self.messages += messages;
+        self.faults.extend(differences);
+    }
+
     /// Says how a run went.
     pub(crate) fn print(&self, name: &str, took: Duration) {
-        let word = if self.faults.is_empty() { "ok    " } else { "FAILED" };
+        let word = if self.faults.is_empty() {
+            "ok    "
+        } else {
+            "FAILED"
+        };
         println!(
-            "{word} {name}: {} scenarios, {} checks; pass directly {}, through {} ({:.1} s)",
+            "{word} {name}: {} scenarios, {} checks; pass directly {}, through {}; {} messages the same on both sides ({:.1} s)",
             self.scenarios,
             self.checks,
             self.passing.0,
             self.passing.1,
+            self.messages,
             took.as_secs_f64()
         );
         for (said, list) in [
             ("healed", &self.healed),
             ("unsteady", &self.unsteady),
             ("waiting", &self.waiting),
+            ("pass neither way", &self.neither),
         ] {
             if !list.is_empty() {
                 println!("       {said}: {}", list.join(", "));
@@ -213,6 +233,12 @@ pub(crate) async fn settle(both: &Both) -> Result<Report, String> {
         report.checks += through.checks.len();
         report.passing.0 += usize::from(direct.passes());
         report.passing.1 += usize::from(through.passes());
+        if !direct.passes() && !through.passes() {
+            report.neither.push(name.clone());
+            if std::env::var_os("THROUGHLINE_NOTES").is_some() {
+                println!("{name}\n{}", direct.noted);
+            }
+        }
         for one in differences(&direct, &through) {
             if one.is_healed() {
                 report.healed.push(one.check);

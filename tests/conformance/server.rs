@@ -6,6 +6,7 @@ use crate::backend::Backend;
 use crate::compare::{Both, Report, settle};
 use crate::lab::{Keeps, Proxy, Sdk, Serves, Speaks};
 use crate::suite::Subject;
+use crate::tape::Tape;
 
 /// A server, and the revision whose scenarios it is asked.
 #[derive(Clone, Copy)]
@@ -71,16 +72,24 @@ pub(crate) async fn run(case: Case) -> Report {
 
 async fn compare(case: Case) -> Result<Report, String> {
     let server = case.backend.start().await?;
-    let proxy = Proxy::start(&[server.address], &[]).await?;
+    let upstream = Tape::start(server.address).await.map_err(said)?;
+    let proxy = Proxy::start(&[upstream.address()], &["upstream.isolate_request_ids=false"]).await?;
+    let downstream = Tape::start(proxy.address).await.map_err(said)?;
     let at = |address| Subject::Server(format!("http://{address}/mcp"));
-    let report = settle(&Both {
+    let mut report = settle(&Both {
         direct: at(server.address),
-        through: at(proxy.address),
+        through: at(downstream.address()),
         revision: case.revision,
     })
     .await?;
+    let (client_side, server_side) = (downstream.messages(), upstream.messages());
+    report.compared(client_side.count(), client_side.differences_of_many(&server_side));
     match proxy.drain().await? {
         0 => Ok(report),
         code => Err(format!("the proxy ended with {code}")),
     }
+}
+
+fn said(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
-    ErrorData, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ProgressNotificationParam, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig,
-    SetLevelRequestParams, SubscribeRequestParams, UnsubscribeRequestParams,
+    ErrorData, GetPromptRequestParams, GetPromptResponse, GetPromptResult, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+    ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SetLevelRequestParams,
+    SubscribeRequestParams, UnsubscribeRequestParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -142,7 +142,11 @@ impl Fixture {
             "touch" => {
                 let uri = given["uri"].as_str().unwrap_or_default();
                 let updated = ResourceUpdatedNotificationParam::new(uri);
-                context.peer.notify_resource_updated(updated).await.map_err(failed)?;
+                context
+                    .peer
+                    .notify_resource_updated(updated)
+                    .await
+                    .map_err(failed)?;
                 Ok(text("touched"))
             }
             "change_tools" => {
@@ -207,7 +211,9 @@ async fn sample(given: &Value, context: &Context) -> Answer {
         .map_err(failed)?;
     let answer = serde_json::to_value(answer).map_err(failed)?;
     let content = &answer["content"];
-    let words = content.get(0).unwrap_or(content)["text"].as_str().unwrap_or_default();
+    let words = content.get(0).unwrap_or(content)["text"]
+        .as_str()
+        .unwrap_or_default();
     Ok(text(&format!("LLM response: {words}")))
 }
 

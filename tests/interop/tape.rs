@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
@@ -74,7 +75,9 @@ impl Tape {
 }
 
 async fn pass(client: TcpStream, server: SocketAddr, recorded: Arc<Mutex<Recorded>>) {
-    let Ok(server) = TcpStream::connect(server).await else { return };
+    let Ok(server) = TcpStream::connect(server).await else {
+        return;
+    };
     let _nodelay = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
@@ -124,6 +127,10 @@ impl Messages {
                     other => break other,
                 }
             };
+            // What was refused is each side's own affair: it changed nothing.
+            let Some((answer, body_of_answer)) = answer.filter(|(head, _)| head.starts_with("http/1.1 2")) else {
+                continue;
+            };
             let key = if head.starts_with("post") {
                 self.posted.push(body.clone());
                 body
@@ -132,7 +139,7 @@ impl Messages {
             } else {
                 continue;
             };
-            let Some((head, body)) = answer else { continue };
+            let (head, body) = (answer, body_of_answer);
             let body = String::from_utf8_lossy(&body).into_owned();
             let payloads = self.answered.entry(key).or_default();
             match field(&head, "content-type").as_deref() {
@@ -148,7 +155,51 @@ impl Messages {
         self.posted.len() + self.answered.values().map(Vec::len).sum::<usize>()
     }
 
-    /// What is not the same as on the other side of the proxy.
+    /// The same where many sessions say the same bytes, so that nobody knows which answer was whose: each message as often here
+    /// as there. What one of them took back is left out, and so are the proxy's own pings.
+    pub(crate) fn differences_of_many(&self, backend: &Self) -> Vec<String> {
+        let cancelled = self.cancelled();
+        let count = |messages: &Self| {
+            let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+            let answers = messages.answered.iter().filter(|(key, _)| {
+                let request = parsed(key);
+                let own = request["method"] == "ping" && request["id"].as_str().is_some();
+                !own && !cancelled.contains(&request["id"])
+            });
+            for message in messages.posted.iter().chain(answers.flat_map(|(_, list)| list)) {
+                *counts.entry(message.clone()).or_default() += 1;
+            }
+            counts
+        };
+        let (here, there) = (count(self), count(backend));
+        let messages = here.keys().chain(there.keys());
+        let mut wrong: Vec<String> = messages
+            .filter(|message| here.get(*message) != there.get(*message))
+            .map(|message| {
+                let times = |counts: &BTreeMap<String, usize>| counts.get(message).copied().unwrap_or(0);
+                format!(
+                    "{} times at the client, {} times at the server: {message}",
+                    times(&here),
+                    times(&there)
+                )
+            })
+            .collect();
+        wrong.sort_unstable();
+        wrong.dedup();
+        wrong
+    }
+
+    /// Ids of requests that the client took back.
+    fn cancelled(&self) -> Vec<Value> {
+        let notes = self.posted.iter().map(|body| parsed(body));
+        notes
+            .filter(|note| note["method"] == "notifications/cancelled")
+            .map(|note| note["params"]["requestId"].clone())
+            .collect()
+    }
+
+    /// What is not the same as on the other side of the proxy. A request that the client took back is answered by the proxy at
+    /// once; what its server still says of it goes nowhere.
     pub(crate) fn differences(&self, backend: &Self) -> Vec<String> {
         let mut wrong = Vec::new();
         let sorted = |list: &[String]| {
@@ -161,17 +212,35 @@ impl Messages {
             wrong.push(format!("posted {sent:?}, and the server had {arrived:?}"));
         }
         let none = Vec::new();
+        let cancelled = self.cancelled();
         for key in self.answered.keys().chain(backend.answered.keys()) {
             let came = self.answered.get(key).unwrap_or(&none);
             let left = backend.answered.get(key).unwrap_or(&none);
-            if came != left {
-                wrong.push(format!("in answer to {key}: came {came:?}, and the server sent {left:?}"));
+            let same = match parsed(key).get("id") {
+                Some(id) if cancelled.contains(id) => is_cut_short(came, left),
+                Some(_) | None => came == left,
+            };
+            if !same {
+                wrong.push(format!(
+                    "in answer to {key}: came {came:?}, and the server sent {left:?}"
+                ));
             }
         }
         wrong.sort_unstable();
         wrong.dedup();
         wrong
     }
+}
+
+fn parsed(body: &str) -> Value {
+    serde_json::from_str(body).unwrap_or_default()
+}
+
+/// Whether what came is what was sent up to some place, and then the proxy's word that the request was taken back.
+fn is_cut_short(came: &[String], left: &[String]) -> bool {
+    let own = |message: &String| parsed(message)["error"]["data"]["reason"] == "cancelled";
+    let whole = came.iter().position(own).unwrap_or(came.len());
+    whole + 1 >= came.len() && left.starts_with(&came[..whole])
 }
 
 /// Which message is read.
@@ -192,7 +261,9 @@ fn message(bytes: &mut &[u8], side: Side) -> Option<(String, Vec<u8>)> {
         Vec::new()
     } else if field(&head, "transfer-encoding").is_some_and(|how| how.contains("chunked")) {
         unchunked(&mut rest)
-    } else if let Some(length) = field(&head, "content-length").and_then(|length| length.parse::<usize>().ok()) {
+    } else if let Some(length) =
+        field(&head, "content-length").and_then(|length| length.parse::<usize>().ok())
+    {
         let (body, after) = rest.split_at(length.min(rest.len()));
         rest = after;
         body.to_vec()
@@ -241,9 +312,5 @@ fn events(body: &str) -> Vec<String> {
             .collect();
         lines.join("\n")
     };
-    events
-        .iter()
-        .map(data)
-        .filter(|data| !data.is_empty())
-        .collect()
+    events.iter().map(data).filter(|data| !data.is_empty()).collect()
 }
