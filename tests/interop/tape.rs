@@ -111,6 +111,8 @@ pub(crate) struct Messages {
     posted: Vec<String>,
     /// What came in answer: to a POST with this body, or on the standalone stream.
     answered: BTreeMap<String, Vec<String>>,
+    /// POSTs whose answers were not waited for.
+    left: Vec<String>,
 }
 
 /// The key of the standalone stream, which is no JSON.
@@ -119,30 +121,32 @@ const STANDALONE: &str = "GET";
 impl Messages {
     fn read(&mut self, recorded: &Recorded) {
         let (mut up, mut down) = (&recorded.up[..], &recorded.down[..]);
-        while let Some((head, body)) = message(&mut up, Side::Request) {
-            let body = String::from_utf8_lossy(&body).into_owned();
+        while let Some(request) = message(&mut up, Side::Request) {
+            let (head, body) = (request.head, String::from_utf8_lossy(&request.body).into_owned());
             let answer = loop {
                 match message(&mut down, Side::Answer) {
-                    Some((head, _)) if head.starts_with("http/1.1 1") => {}
+                    Some(interim) if interim.head.starts_with("http/1.1 1") => {}
                     other => break other,
                 }
             };
             // What was refused is each side's own affair: it changed nothing.
-            let Some((answer, body_of_answer)) = answer.filter(|(head, _)| head.starts_with("http/1.1 2")) else {
+            let Some(answer) = answer.filter(|answer| answer.head.starts_with("http/1.1 2")) else {
                 continue;
             };
             let key = if head.starts_with("post") {
                 self.posted.push(body.clone());
+                if answer.end == End::Missing {
+                    self.left.push(body.clone());
+                }
                 body
             } else if head.starts_with("get") {
                 STANDALONE.to_owned()
             } else {
                 continue;
             };
-            let (head, body) = (answer, body_of_answer);
-            let body = String::from_utf8_lossy(&body).into_owned();
+            let body = String::from_utf8_lossy(&answer.body).into_owned();
             let payloads = self.answered.entry(key).or_default();
-            match field(&head, "content-type").as_deref() {
+            match field(&answer.head, "content-type").as_deref() {
                 Some(kind) if kind.starts_with("text/event-stream") => payloads.extend(events(&body)),
                 Some(_) | None if body.is_empty() => {}
                 Some(_) | None => payloads.push(body),
@@ -156,7 +160,7 @@ impl Messages {
     }
 
     /// The same where many sessions say the same bytes, so that nobody knows which answer was whose: each message as often here
-    /// as there. What one of them took back is left out, and so are the proxy's own pings.
+    /// as there. Left out is what one of them took back or did not wait for, and the proxy's own pings.
     pub(crate) fn differences_of_many(&self, backend: &Self) -> Vec<String> {
         let cancelled = self.cancelled();
         let count = |messages: &Self| {
@@ -164,7 +168,7 @@ impl Messages {
             let answers = messages.answered.iter().filter(|(key, _)| {
                 let request = parsed(key);
                 let own = request["method"] == "ping" && request["id"].as_str().is_some();
-                !own && !cancelled.contains(&request["id"])
+                !own && !cancelled.contains(&request["id"]) && !self.left.contains(key)
             });
             for message in messages.posted.iter().chain(answers.flat_map(|(_, list)| list)) {
                 *counts.entry(message.clone()).or_default() += 1;
@@ -250,33 +254,53 @@ enum Side {
     Answer,
 }
 
-/// Takes one HTTP message off the front: its head in lower case, and its body without framing, as much of it as came.
-fn message(bytes: &mut &[u8], side: Side) -> Option<(String, Vec<u8>)> {
+/// Whether all of a message came.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    There,
+    Missing,
+}
+
+/// One HTTP message.
+struct Taken {
+    /// In lower case.
+    head: String,
+    /// Without framing, as much of it as came.
+    body: Vec<u8>,
+    end: End,
+}
+
+/// Takes one HTTP message off the front.
+fn message(bytes: &mut &[u8], side: Side) -> Option<Taken> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
     let mut rest = &bytes[end..];
     let status = head.split(' ').nth(1).unwrap_or("");
     let empty = side == Side::Answer && (status.starts_with('1') || status == "204" || status == "304");
-    let body = if empty {
-        Vec::new()
+    let length = field(&head, "content-length").and_then(|length| length.parse::<usize>().ok());
+    let (body, end) = if empty {
+        (Vec::new(), End::There)
     } else if field(&head, "transfer-encoding").is_some_and(|how| how.contains("chunked")) {
         unchunked(&mut rest)
-    } else if let Some(length) =
-        field(&head, "content-length").and_then(|length| length.parse::<usize>().ok())
-    {
+    } else if let Some(length) = length {
         let (body, after) = rest.split_at(length.min(rest.len()));
         rest = after;
-        body.to_vec()
+        let end = if body.len() == length {
+            End::There
+        } else {
+            End::Missing
+        };
+        (body.to_vec(), end)
     } else if side == Side::Answer {
-        std::mem::take(&mut rest).to_vec()
+        (std::mem::take(&mut rest).to_vec(), End::There)
     } else {
-        Vec::new()
+        (Vec::new(), End::There)
     };
     *bytes = rest;
-    Some((head, body))
+    Some(Taken { head, body, end })
 }
 
-fn unchunked(bytes: &mut &[u8]) -> Vec<u8> {
+fn unchunked(bytes: &mut &[u8]) -> (Vec<u8>, End) {
     let mut body = Vec::new();
     while let Some(line) = bytes.windows(2).position(|window| window == b"\r\n") {
         let size = String::from_utf8_lossy(&bytes[..line]);
@@ -286,10 +310,10 @@ fn unchunked(bytes: &mut &[u8]) -> Vec<u8> {
         body.extend_from_slice(&after[..whole]);
         *bytes = &after[(whole + 2).min(after.len())..];
         if size == 0 {
-            break;
+            return (body, End::There);
         }
     }
-    body
+    (body, End::Missing)
 }
 
 fn field(head: &str, name: &str) -> Option<String> {
@@ -298,7 +322,7 @@ fn field(head: &str, name: &str) -> Option<String> {
         .find_map(|(key, value)| (key == name).then(|| value.trim().to_owned()))
 }
 
-/// Data of whole events, without those that carry none.
+/// Data of whole events that are messages: of type `message`, or of none, and not empty.
 fn events(body: &str) -> Vec<String> {
     let body = body.replace("\r\n", "\n");
     let mut events: Vec<&str> = body.split("\n\n").collect();
