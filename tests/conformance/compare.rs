@@ -150,13 +150,16 @@ impl Report {
         } else {
             "FAILED"
         };
+        let compared = match self.messages {
+            0 => String::new(),
+            messages => format!("; {messages} messages the same on both sides"),
+        };
         println!(
-            "{word} {name}: {} scenarios, {} checks; pass directly {}, through {}; {} messages the same on both sides ({:.1} s)",
+            "{word} {name}: {} scenarios, {} checks; pass directly {}, through {}{compared} ({:.1} s)",
             self.scenarios,
             self.checks,
             self.passing.0,
             self.passing.1,
-            self.messages,
             took.as_secs_f64()
         );
         for (said, list) in [
@@ -196,14 +199,16 @@ pub(crate) fn print_all(reports: &[(String, Report)]) -> usize {
         all.passing.1 += report.passing.1;
         all.scenarios += report.scenarios;
         all.checks += report.checks;
+        all.messages += report.messages;
     }
     println!(
-        "\nconformance: {} runs, {} scenarios, {} checks; pass directly {}, through {}; {failed} runs failed, {waiting} scenarios wait",
+        "\nconformance: {} runs, {} scenarios, {} checks; pass directly {}, through {}; {} messages compared; {failed} runs failed, {waiting} scenarios wait",
         reports.len(),
         all.scenarios,
         all.checks,
         all.passing.0,
-        all.passing.1
+        all.passing.1,
+        all.messages
     );
     failed
 }

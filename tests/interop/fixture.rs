@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 
 /// Time between two messages of the suite's tools.
 const PACE: Duration = Duration::from_millis(50);
@@ -124,14 +125,14 @@ impl Fixture {
                     "Tool execution completed",
                 ] {
                     log(&context, json!(words)).await?;
-                    tokio::time::sleep(PACE).await;
+                    pace(PACE).await;
                 }
                 Ok(text("logged"))
             }
             "test_tool_with_progress" => {
                 for step in [0, 50, 100] {
                     progress(&context, f64::from(step), 100.0).await?;
-                    tokio::time::sleep(PACE).await;
+                    pace(PACE).await;
                 }
                 Ok(text("progressed"))
             }
@@ -178,7 +179,7 @@ impl Fixture {
                     say("cancelled");
                     return Ok(text(&format!("{tag}:cancelled")));
                 }
-                () = tokio::time::sleep(Duration::from_secs_f64(interval_ms / 1000.0)) => {}
+                () = pace(Duration::from_secs_f64(interval_ms / 1000.0)) => {}
             }
             progress(context, step, steps).await?;
             step += 1.0;
@@ -186,6 +187,11 @@ impl Fixture {
         say("ended");
         Ok(text(&format!("{tag}:done")))
     }
+}
+
+/// A tool's own pause.
+async fn pace(time: Duration) {
+    sleep_until(Instant::now() + time).await;
 }
 
 async fn log(context: &Context, data: Value) -> Result<(), ErrorData> {
@@ -239,12 +245,12 @@ async fn elicit(given: &Value, question: &Value, context: &Context) -> Answer {
 fn emit(given: &Value, context: Context) -> Value {
     let tag = given["tag"].as_str().unwrap_or_default().to_owned();
     let n = given["n"].as_f64().unwrap_or(0.0) as u64;
-    let pace = Duration::from_secs_f64(given["interval_ms"].as_f64().unwrap_or(0.0) / 1000.0);
+    let interval = Duration::from_secs_f64(given["interval_ms"].as_f64().unwrap_or(0.0) / 1000.0);
     let answer = text(&format!("{tag}:emitting"));
     let peer = context.peer;
     tokio::spawn(async move {
         for seq in 1..=n {
-            tokio::time::sleep(pace).await;
+            pace(interval).await;
             if let Ok(message) = typed(json!({ "level": "info", "data": { "tag": tag, "seq": seq } })) {
                 let _client_gone = peer.notify_logging_message(message).await;
             }

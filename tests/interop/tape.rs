@@ -336,5 +336,10 @@ fn events(body: &str) -> Vec<String> {
             .collect();
         lines.join("\n")
     };
-    events.iter().map(data).filter(|data| !data.is_empty()).collect()
+    let is_message = |event: &&&str| {
+        let kind = event.lines().find_map(|line| line.strip_prefix("event:"));
+        kind.is_none_or(|kind| kind.trim() == "message")
+    };
+    let data = events.iter().filter(is_message).map(data);
+    data.filter(|data| !data.is_empty()).collect()
 }
