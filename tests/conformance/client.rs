@@ -88,7 +88,7 @@ async fn go_between(arguments: &[String]) -> Result<ExitCode, String> {
     let upstream = url.replacen("//localhost:", "//127.0.0.1:", 1);
     let path = upstream.splitn(4, '/').nth(3).unwrap_or("");
     let mut stop = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
-    let proxy = Proxy::start_at(&[upstream.clone()], &[]).await?;
+    let proxy = Proxy::start_at(std::slice::from_ref(&upstream), &[]).await?;
     let mut client = Command::new(program)
         .args(arguments)
         .arg(format!("http://localhost:{}/{path}", proxy.address.port()))

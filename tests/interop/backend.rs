@@ -20,7 +20,7 @@ pub(crate) enum Backend {
 
 /// What keeps a server running.
 enum Alive {
-    Process(Process),
+    Process(Box<Process>),
     Task(RustServer),
 }
 
@@ -57,7 +57,7 @@ impl Backend {
                 let (address, process) = lab::serve(serves).await?;
                 Ok(Running {
                     address,
-                    alive: Alive::Process(process),
+                    alive: Alive::Process(Box::new(process)),
                 })
             }
             Self::Rust => {

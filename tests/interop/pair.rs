@@ -282,14 +282,14 @@ async fn drive(
 
 /// A client that has initialized.
 enum Connected {
-    Process(Process),
+    Process(Box<Process>),
     Rust(Box<Driver>),
 }
 
 impl Connected {
     async fn to(client: Client, at: SocketAddr) -> Result<Self, String> {
         match client {
-            Client::Lab(sdk) => Ok(Self::Process(lab::connect(sdk, at).await?)),
+            Client::Lab(sdk) => Ok(Self::Process(Box::new(lab::connect(sdk, at).await?))),
             Client::Rust => Ok(Self::Rust(Box::new(Driver::connect(at).await?))),
         }
     }
