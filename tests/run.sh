@@ -2,7 +2,7 @@
 # Installs what the tests need and runs every test, the fast ones first. `.ci/run` calls it. Safe to repeat.
 # Needs a Rust toolchain with a C compiler, and what tests/install.sh needs.
 #
-#   tests/run.sh            everything: about a quarter of an hour on two cores, most of it compiling
+#   tests/run.sh            everything: about twenty-five minutes on two cores, most of it compiling
 #   tests/run.sh fast       without the real clients and servers
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,7 +18,7 @@ step "format"
 cargo fmt --check
 
 step "lints"
-cargo clippy --locked --lib --bins --examples --benches --tests --test interop --test aware --test browser --test modern --test deploy -- -D warnings
+cargo clippy --locked --lib --bins --examples --benches --tests --test interop --test aware --test browser --test modern --test deploy --test conformance --test matrix -- -D warnings
 
 step "unit, house, wire, config, README tests and the simulation"
 # Tests over sockets wait for each other's ends and for configured times far more than they compute.
@@ -50,6 +50,13 @@ cargo test --locked --test browser
 step "interoperability"
 cargo test --locked --test interop
 cargo test --locked --test modern
+
+# Its client mode takes several minutes more; `cargo test --test conformance` runs both.
+step "the official conformance suite, for servers"
+cargo test --locked --test conformance -- server
+
+step "the matrix of official SDKs"
+cargo test --locked --test matrix
 
 step "a rolling deploy under load"
 cargo test --locked --test deploy

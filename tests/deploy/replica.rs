@@ -64,7 +64,9 @@ impl Kind {
     pub(crate) const fn offers(self) -> Offers {
         match self {
             Self::Lab(Serves::Everything) => Offers::Calls,
-            Self::Lab(Serves::Sdk(..)) | Self::Fast(_) | Self::Rust => Offers::CallsAndNotes,
+            Self::Lab(Serves::Sdk(..) | Serves::Fixture(..)) | Self::Fast(_) | Self::Rust => {
+                Offers::CallsAndNotes
+            }
         }
     }
 
@@ -89,7 +91,7 @@ impl Kind {
         };
         match self {
             Self::Lab(Serves::Everything) => command.env("LAB_PORT", port.to_string()),
-            Self::Lab(Serves::Sdk(..)) | Self::Fast(_) | Self::Rust => {
+            Self::Lab(Serves::Sdk(..) | Serves::Fixture(..)) | Self::Fast(_) | Self::Rust => {
                 command.args(["--port", &port.to_string()])
             }
         };

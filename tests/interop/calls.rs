@@ -91,7 +91,7 @@ impl Case {
             Window::TooSmall => 20,
         };
         match self.server {
-            Serves::Sdk(..) => (
+            Serves::Sdk(..) | Serves::Fixture(..) => (
                 "slow",
                 json!({ "tag": tag, "steps": steps, "interval_ms": interval_ms }),
             ),
@@ -300,7 +300,7 @@ impl Calls {
 fn judge(said: &Value, tag: &str, server: Serves) -> Outcome {
     let text = said["text"].as_str().unwrap_or("");
     let own = match server {
-        Serves::Sdk(..) => text == format!("{tag}:done"),
+        Serves::Sdk(..) | Serves::Fixture(..) => text == format!("{tag}:done"),
         Serves::Everything => text.contains("completed"),
     };
     match said["outcome"].as_str() {

@@ -51,6 +51,17 @@ impl Sdk {
         }
     }
 
+    /// How the conformance suite starts its client; the suite adds the URL.
+    pub(crate) fn conformance(self) -> std::process::Command {
+        let mut command = self.command("conformance");
+        match self {
+            Self::Ts1 => command.arg("1"),
+            Self::Ts2 => command.arg("2"),
+            Self::Py1 | Self::Py2 => &mut command,
+        };
+        command.into_std()
+    }
+
     fn command(self, role: &str) -> Command {
         let lab = lab();
         let script = |ending: &str| sources().join(format!("{role}.{ending}"));
@@ -90,8 +101,19 @@ pub(crate) enum Patience {
 pub(crate) enum Serves {
     /// Our two tools on an SDK.
     Sdk(Sdk, Keeps),
+    /// Everything that the conformance suite and the matrix ask for, on an SDK.
+    Fixture(Sdk, Keeps, Speaks),
     /// `@modelcontextprotocol/server-everything`, as published.
     Everything,
+}
+
+/// Which revision a server speaks with its clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Speaks {
+    /// The newest that both know.
+    Newest,
+    /// This one, whatever newer one the client offers (TypeScript only).
+    Only(&'static str),
 }
 
 /// How much the proxy may hold of a stream.
@@ -131,6 +153,10 @@ impl Serves {
             Self::Sdk(sdk, Keeps::Sessions) => sdk.name().to_owned(),
             Self::Sdk(sdk, Keeps::Events) => format!("{} store", sdk.name()),
             Self::Sdk(sdk, Keeps::Nothing) => format!("{} stateless", sdk.name()),
+            Self::Fixture(sdk, keeps, Speaks::Newest) => Self::Sdk(sdk, keeps).name(),
+            Self::Fixture(sdk, keeps, Speaks::Only(revision)) => {
+                format!("{} {revision}", Self::Sdk(sdk, keeps).name())
+            }
             Self::Everything => "everything".to_owned(),
         }
     }
@@ -139,7 +165,7 @@ impl Serves {
     pub(crate) const fn speaks(self, over: Over) -> bool {
         match (self, over) {
             (Self::Sdk(Sdk::Ts2, _), Over::Sse | Over::SseWithCursor) => false,
-            (Self::Sdk(..) | Self::Everything, _) => true,
+            (Self::Sdk(..) | Self::Fixture(..) | Self::Everything, _) => true,
         }
     }
 
@@ -167,6 +193,15 @@ impl Serves {
                         command.arg("--sse");
                     }
                 }
+                command
+            }
+            Self::Fixture(sdk, keeps, speaks) => {
+                let mut command = Self::Sdk(sdk, keeps).command();
+                command.arg("--fixture");
+                match speaks {
+                    Speaks::Newest => &mut command,
+                    Speaks::Only(revision) => command.args(["--protocol", revision]),
+                };
                 command
             }
             Self::Everything => {
@@ -352,12 +387,19 @@ impl Proxy {
         replicas: &[SocketAddr],
         settings: &[&str],
     ) -> Result<Self, String> {
+        let urls: Vec<String> = replicas
+            .iter()
+            .map(|replica| format!("http://{replica}{}", over.path()))
+            .collect();
+        Self::start_at(&urls, settings).await
+    }
+
+    /// The same with the replicas' whole URLs.
+    pub(crate) async fn start_at(urls: &[String], settings: &[&str]) -> Result<Self, String> {
         let mut command = Command::new(binary());
         command.args(["run", "--listen", "127.0.0.1:0", "--admin", "off"]);
-        for replica in replicas {
-            command
-                .arg("--upstream")
-                .arg(format!("http://{replica}{}", over.path()));
+        for url in urls {
+            command.arg("--upstream").arg(url);
         }
         for setting in settings {
             command.arg("--set").arg(setting);

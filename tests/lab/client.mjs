@@ -1,11 +1,12 @@
 // A real MCP client on the official TypeScript SDK: 1 (@modelcontextprotocol/sdk 1.x) or 2 (@modelcontextprotocol/client 2.x).
 // It is told and says the same as client.py, and judges as little. The SDK's own time limits are as they come, but for the call's:
 // whoever reads this decides when a call hangs.
-// Next: everything.cjs.
+// Next: matrix.mjs.
 //
 //     client.mjs SDK URL [sse|sse-with-cursor]
 import readline from 'node:readline';
 import { load, say } from './lab.mjs';
+import { Inbox, drive } from './matrix.mjs';
 
 const [, , sdk, url, over = 'streamable'] = process.argv;
 
@@ -15,10 +16,12 @@ async function parts() {
     const { Client } = await load(base + 'client/index.js');
     const { StreamableHTTPClientTransport } = await load(base + 'client/streamableHttp.js');
     const { SSEClientTransport } = await load(base + 'client/sse.js');
-    const { LoggingMessageNotificationSchema } = await load(base + 'types.js');
+    const types = await load(base + 'types.js');
     return {
       Client, Transport: over === 'streamable' ? StreamableHTTPClientTransport : SSEClientTransport,
-      onLog: LoggingMessageNotificationSchema,
+      onLog: types.LoggingMessageNotificationSchema,
+      onUpdate: types.ResourceUpdatedNotificationSchema, onChange: types.ToolListChangedNotificationSchema,
+      onSample: types.CreateMessageRequestSchema, onElicit: types.ElicitRequestSchema,
       callTool: (client, call, options) => client.callTool(call, undefined, options),
     };
   }
@@ -26,6 +29,8 @@ async function parts() {
   return {
     Client, Transport: over === 'streamable' ? StreamableHTTPClientTransport : SSEClientTransport,
     onLog: 'notifications/message',
+    onUpdate: 'notifications/resources/updated', onChange: 'notifications/tools/list_changed',
+    onSample: 'sampling/createMessage', onElicit: 'elicitation/create',
     callTool: (client, call, options) => client.callTool(call, options),
   };
 }
@@ -82,19 +87,28 @@ async function call(client, callTool, { tag, tool, arguments: given }) {
 }
 
 try {
-  const { Client, Transport, onLog, callTool } = await parts();
-  const client = new Client({ name: 'lab-typescript', version: '1' }, { capabilities: {} });
+  const { Client, Transport, onLog, onUpdate, onChange, onSample, onElicit, callTool } = await parts();
+  const client = new Client({ name: 'lab-typescript', version: '1' }, { capabilities: { sampling: {}, elicitation: {} } });
+  const inbox = new Inbox();
   const options = over === 'sse-with-cursor' ? { fetch: rememberingFetch() } : undefined;
   const transport = new Transport(new URL(url), options);
   client.onerror = error => say({ ev: 'onerror', text: words(error) });
-  client.setNotificationHandler(onLog, ({ params }) => say({ ev: 'log', logger: params.logger, level: params.level, data: params.data }));
+  client.setNotificationHandler(onLog, ({ params }) => {
+    say({ ev: 'log', logger: params.logger, level: params.level, data: params.data });
+    inbox.logs.push(params.data);
+  });
+  client.setNotificationHandler(onUpdate, ({ params }) => { inbox.updated.push(params.uri); });
+  client.setNotificationHandler(onChange, () => { inbox.changed += 1; });
+  client.setRequestHandler(onSample, () => ({ role: 'assistant', content: { type: 'text', text: 'sampled' }, model: 'lab' }));
+  client.setRequestHandler(onElicit, () => ({ action: 'accept', content: { username: 'u', email: 'e' } }));
   await client.connect(transport);
   if (over !== 'streamable') oneAtATime(transport);
   say({ ev: 'ready', protocol: transport.protocolVersion });
   for await (const line of readline.createInterface({ input: process.stdin })) {
     const order = JSON.parse(line);
-    if (order.do !== 'call') break;
-    call(client, callTool, order);
+    if (order.do === 'matrix') drive(client, callTool, inbox);
+    else if (order.do === 'call') call(client, callTool, order);
+    else break;
   }
   say({ ev: 'left' });
   process.exit(0);

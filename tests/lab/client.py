@@ -2,9 +2,9 @@
 
 It does what it is told on standard input and says what it saw on standard output, one JSON object a line each;
 client.mjs speaks the same two vocabularies. It judges nothing: losses and repeats are counted by who reads it.
-Told:  {"do":"call","tag":..,"tool":..,"arguments":{..}} · {"do":"quit"}
+Told:  {"do":"call","tag":..,"tool":..,"arguments":{..}} · {"do":"matrix"} (see matrix.py) · {"do":"quit"}
 Says:  {"ev":"ready",..} · {"ev":"progress","tag","p"} · {"ev":"log","logger","data"} · {"ev":"answer","tag","outcome","text"} · {"ev":"fatal","text"}
-Next: client.mjs.
+Next: matrix.py.
 
     client.py URL [sse]
 """
@@ -16,10 +16,13 @@ import logging
 import os
 import sys
 
+import matrix
+import mcp.types as types
 from mcp import ClientSession
 
 VERSION = importlib.metadata.version("mcp")
 logging.disable(logging.CRITICAL)
+inbox = matrix.Inbox()
 
 
 def say(**fields):
@@ -37,6 +40,7 @@ def words(error):
 
 async def on_log(params):
     say(ev="log", logger=params.logger, level=params.level, data=params.data)
+    await inbox.on_log(params)
 
 
 async def call(session, tag, tool, arguments):
@@ -59,10 +63,12 @@ async def lines():
         yield json.loads(line)
 
 
-async def obey(session):
+async def obey(session, cancel):
     tasks = []
     async for order in lines():
-        if order["do"] == "call":
+        if order["do"] == "matrix":
+            tasks.append(asyncio.create_task(matrix.drive(session, inbox, cancel, say, words)))
+        elif order["do"] == "call":
             tasks.append(asyncio.create_task(call(session, order["tag"], order["tool"], order["arguments"])))
         else:
             break
@@ -82,17 +88,33 @@ async def main(url, over="streamable"):
     elif VERSION.startswith("2"):
         from mcp import Client
 
-        async with Client(url, mode="legacy", logging_callback=on_log) as client:
+        async def nothing():
+            """Giving up the wait is enough for this SDK to say so to the server."""
+
+        async with Client(
+            url, mode="legacy", logging_callback=on_log, message_handler=inbox.on_message,
+            sampling_callback=matrix.on_sample, elicitation_callback=matrix.on_elicit,
+        ) as client:
             say(ev="ready", sdk=VERSION, protocol=str(client.session.protocol_version))
-            await obey(client)
+            await obey(client, nothing)
     else:
         from mcp.client.streamable_http import streamable_http_client
 
         async with streamable_http_client(url) as (read, write, _):
-            async with ClientSession(read, write, logging_callback=on_log) as session:
+            async with ClientSession(
+                read, write, logging_callback=on_log, message_handler=inbox.on_message,
+                sampling_callback=matrix.on_sample, elicitation_callback=matrix.on_elicit,
+            ) as session:
+
+                async def cancel():
+                    """This SDK has no call for it: an application sends the notification, with the id that it has counted."""
+                    params = types.CancelledNotificationParams(requestId=session._request_id - 1, reason="no more")
+                    note = types.CancelledNotification(method="notifications/cancelled", params=params)
+                    await session.send_notification(types.ClientNotification(note))
+
                 answer = await session.initialize()
                 say(ev="ready", sdk=VERSION, protocol=answer.protocolVersion)
-                await obey(session)
+                await obey(session, cancel)
 
 
 try:

@@ -1,10 +1,14 @@
 // A real MCP server on the official TypeScript SDK: --sdk 1 (@modelcontextprotocol/sdk 1.x) or 2 (@modelcontextprotocol/server 2.x).
-// The transport and the sessions are the SDK's; only the two tools are ours. Same words, same tools and same end as server.py.
-// Next: client.py.
+// The transport and the sessions are the SDK's; only the tools are ours. Same words, same tools and same end as server.py.
+// Next: fixture.mjs.
 //
-//     server.mjs --sdk 1|2 [--store none|memory] [--stateless] [--sse] [--port N]
+//     server.mjs --sdk 1|2 [--fixture] [--protocol REVISION] [--store none|memory] [--stateless] [--sse] [--port N]
+//
+// --fixture   everything in fixture.mjs instead of the two tools; SDK 2 then also serves 2026-07-28, as its documentation shows
+// --protocol  the revision that is spoken with clients, whatever newer one they offer
 import { randomUUID } from 'node:crypto';
 import { parseArgs } from 'node:util';
+import { makeFixture } from './fixture.mjs';
 import { load, pause, require, say } from './lab.mjs';
 
 const { z } = require('zod');
@@ -13,6 +17,8 @@ const { values: args } = parseArgs({
   options: {
     sdk: { type: 'string' },
     store: { type: 'string', default: 'none' },
+    fixture: { type: 'boolean', default: false },
+    protocol: { type: 'string' },
     stateless: { type: 'boolean', default: false },
     sse: { type: 'boolean', default: false },
     port: { type: 'string', default: '0' },
@@ -23,19 +29,35 @@ async function sdkOne() {
   const base = '@modelcontextprotocol/sdk/dist/esm/';
   const { McpServer } = await load(base + 'server/mcp.js');
   const { StreamableHTTPServerTransport } = await load(base + 'server/streamableHttp.js');
-  const { isInitializeRequest } = await load(base + 'types.js');
+  const { Server } = await load(base + 'server/index.js');
+  const types = await load(base + 'types.js');
+  const schemas = new Map();
+  for (const schema of types.ClientRequestSchema.options) schemas.set(schema.shape.method.value, schema);
+  const results = { 'sampling/createMessage': types.CreateMessageResultSchema, 'elicitation/create': types.ElicitResultSchema };
   return {
-    McpServer, Transport: StreamableHTTPServerTransport, isInitializeRequest, schema: shape => shape,
+    McpServer, Server, Transport: StreamableHTTPServerTransport, isInitializeRequest: types.isInitializeRequest, schema: shape => shape,
     progress: extra => ({ token: extra._meta?.progressToken, notify: extra.sendNotification }),
+    handle: (server, method, answer) => server.setRequestHandler(schemas.get(method), answer),
+    ask: extra => ({
+      token: extra._meta?.progressToken, notify: extra.sendNotification, signal: extra.signal, closeStream: extra.closeSSEStream,
+      request: (method, params) => extra.sendRequest({ method, params }, results[method]),
+    }),
   };
 }
 
 async function sdkTwo() {
-  const { McpServer, isInitializeRequest } = await load('@modelcontextprotocol/server/dist/index.mjs');
-  const { NodeStreamableHTTPServerTransport } = await load('@modelcontextprotocol/node/dist/index.mjs');
+  const { McpServer, Server, isInitializeRequest, isLegacyRequest, createMcpHandler } = await load('@modelcontextprotocol/server/dist/index.mjs');
+  const { NodeStreamableHTTPServerTransport, toNodeHandler, toWebRequest } = await load('@modelcontextprotocol/node/dist/index.mjs');
   return {
-    McpServer, Transport: NodeStreamableHTTPServerTransport, isInitializeRequest, schema: shape => z.object(shape),
+    McpServer, Server, Transport: NodeStreamableHTTPServerTransport, isInitializeRequest, schema: shape => z.object(shape),
     progress: context => ({ token: context.mcpReq._meta?.progressToken, notify: message => context.mcpReq.notify(message) }),
+    handle: (server, method, answer) => server.setRequestHandler(method, answer),
+    ask: ({ mcpReq, http }) => ({
+      token: mcpReq._meta?.progressToken, notify: message => mcpReq.notify(message), signal: mcpReq.signal, closeStream: http?.closeSSE,
+      request: (method, params) => mcpReq.send({ method, params }),
+    }),
+    isLegacy: async request => isLegacyRequest(await toWebRequest(request, request.body)),
+    modern: makeServer => toNodeHandler(createMcpHandler(makeServer, { legacy: 'reject' })),
   };
 }
 
@@ -59,7 +81,7 @@ class MemoryStore {
   }
 }
 
-function makeServer() {
+function makeTools() {
   const server = new sdk.McpServer({ name: 'lab-typescript', version: '1' }, { capabilities: { logging: {} } });
   const text = words => ({ content: [{ type: 'text', text: words }] });
   server.registerTool(
@@ -96,6 +118,9 @@ function makeServer() {
   return server;
 }
 
+const makeServer = args.fixture ? () => makeFixture(sdk) : makeTools;
+const modern = args.fixture && sdk.modern?.(makeServer);
+
 const express = require('express');
 const app = express();
 // Its transport reads bodies itself.
@@ -105,6 +130,8 @@ const sessions = new Map();
 const refuse = (response, status, code, message) => response.status(status).json({ jsonrpc: '2.0', error: { code, message }, id: null });
 
 async function answer(request, response) {
+  if (modern && !(await sdk.isLegacy(request))) return modern(request, response, request.body);
+  if (args.protocol && sdk.isInitializeRequest(request.body)) request.body.params.protocolVersion = args.protocol;
   if (args.stateless) {
     if (request.method !== 'POST') return refuse(response, 405, -32000, 'Method not allowed.');
     const transport = new sdk.Transport({ sessionIdGenerator: undefined });
@@ -120,6 +147,8 @@ async function answer(request, response) {
   const transport = new sdk.Transport({
     sessionIdGenerator: () => randomUUID(),
     eventStore: store,
+    // A server that ends a stream to be polled says when to come back.
+    retryInterval: args.fixture ? 500 : undefined,
     onsessioninitialized: made => sessions.set(made, transport),
   });
   transport.onclose = () => sessions.delete(transport.sessionId);

@@ -1,11 +1,13 @@
 """A real MCP server on the official Python SDK, 1.x or 2.x, or on fastmcp: whichever the interpreter's environment holds.
 
-The transport, the sessions and the event-store contract are the SDK's; only the two tools are ours.
+The transport, the sessions and the event-store contract are the SDK's; only the tools are ours.
 It listens on a loopback port, a free one unless told otherwise, says so on standard output (one JSON object a line), and ends when its standard input closes.
 Absent on purpose: timing of its own beyond the interval that a call asks for.
 Next: server.mjs.
 
-    server.py [--store none|memory] [--stateless] [--sse] [--port N]
+    server.py [--fixture] [--store none|memory] [--stateless] [--sse] [--port N]
+
+--fixture   everything in fixture.py instead of the two tools (not on fastmcp)
 """
 
 import argparse
@@ -37,6 +39,7 @@ else:
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--store", default="none", choices=["none", "memory"])
+parser.add_argument("--fixture", action="store_true")
 parser.add_argument("--stateless", action="store_true")
 parser.add_argument("--sse", action="store_true")
 parser.add_argument("--port", type=int, default=0)
@@ -117,6 +120,10 @@ logging.disable(logging.WARNING)
 if args.sse:
     # 2024-11-05: GET /sse, and POSTs where its first event says.
     app = server.http_app(path="/sse", transport="sse") if FAST else server.sse_app()
+elif args.fixture:
+    import fixture
+
+    app = (fixture.app_of_two if TWO else fixture.app_of_one)(store, args.stateless, say)
 elif FAST:
     app = server.http_app(path="/mcp", event_store=store, **http)
 else:

@@ -505,7 +505,8 @@ impl Here {
     async fn get(&self, mut talk: Talk, sid: &str, head: &Head) -> io::Result<()> {
         match head.field("last-event-id") {
             Some(id) if self.site.ways.storing != Storing::None && id.starts_with('e') => {
-                if self.replica().sessions.contains_key(sid) {
+                let knows = self.replica().sessions.contains_key(sid);
+                if knows {
                     return self.replay(&mut talk, sid, id).await;
                 }
             }

@@ -1,0 +1,176 @@
+//! The matrix: each official SDK as client and as server, each with each, directly and through the real binary.
+//! Law: a feature that works directly works through the proxy; what a broken connection takes directly, the proxy gives back;
+//! and a JSON-RPC message is the same bytes on both sides of it, in both directions.
+//! What was seen through the proxy is the table of `MATRIX.md`; the run fails if it says otherwise, and writes it anew with
+//! `THROUGHLINE_WRITE_MATRIX=1`. It needs the packages of `tests/install.sh`; `tests/run.sh` runs both.
+//! Arguments: words; only pairs whose name contains all of them are tried, and the table is left alone.
+//! Next: `interop/pair.rs`.
+
+#[path = "interop/backend.rs"]
+mod backend;
+#[path = "interop/driver.rs"]
+mod driver;
+#[path = "interop/fixture.rs"]
+mod fixture;
+#[allow(dead_code, reason = "the interoperability tests use the rest of it")]
+#[path = "interop/lab.rs"]
+mod lab;
+#[path = "interop/pair.rs"]
+mod pair;
+#[allow(dead_code, reason = "the check for clients uses the rest of it")]
+#[path = "interop/place.rs"]
+mod place;
+#[allow(dead_code, reason = "the interoperability tests use the rest of it")]
+#[path = "../examples/quickstart/relay.rs"]
+mod relay;
+#[allow(dead_code, reason = "the conformance suite uses the rest of it")]
+#[path = "interop/tape.rs"]
+mod tape;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
+
+use crate::backend::Backend;
+use crate::lab::{Keeps, Sdk, Serves, Speaks};
+use crate::pair::{Client, FEATURES, Felt, Pair, Seen};
+
+/// Pairs under way at the same time: they wait more than they work.
+const PAIRS_AT_ONCE: usize = 4;
+
+fn plan() -> Vec<Pair> {
+    let clients = Sdk::ALL.map(Client::Lab).into_iter().chain([Client::Rust]);
+    let servers = Sdk::ALL
+        .map(|sdk| Backend::Lab(Serves::Fixture(sdk, Keeps::Events, Speaks::Newest)))
+        .into_iter()
+        .chain([Backend::Rust]);
+    let servers: Vec<Backend> = servers.collect();
+    clients
+        .flat_map(|client| servers.iter().map(move |&server| Pair { client, server }))
+        .collect()
+}
+
+async fn make(pairs: Vec<Pair>) -> Vec<(Pair, Seen)> {
+    let turns = Arc::new(Semaphore::new(PAIRS_AT_ONCE));
+    let mut tasks = Vec::new();
+    for pair in pairs {
+        let turn = Arc::clone(&turns)
+            .acquire_owned()
+            .await
+            .expect("the turns are never closed");
+        let task = tokio::spawn(async move {
+            let seen = pair::run(pair).await;
+            seen.print(pair);
+            drop(turn);
+            seen
+        });
+        tasks.push((pair, task));
+    }
+    let mut all = Vec::new();
+    for (pair, task) in tasks {
+        let seen = task.await.unwrap_or_else(|error| Seen::broken(error.to_string()));
+        all.push((pair, seen));
+    }
+    all
+}
+
+/// Tries the pairs unless this process is told to end; then what was started ends with it.
+async fn make_unless_stopped(pairs: Vec<Pair>) -> Option<Vec<(Pair, Seen)>> {
+    let mut stop = signal(SignalKind::terminate()).expect("signals can be had");
+    tokio::select! {
+        biased;
+        _ = stop.recv() => None,
+        _ = tokio::signal::ctrl_c() => None,
+        all = make(pairs) => Some(all),
+    }
+}
+
+/// What was seen through the proxy, as Markdown.
+fn table(all: &[(Pair, Seen)]) -> String {
+    let mut text = String::from(
+        "# Official SDKs through throughline\n\n\
+         Written by `THROUGHLINE_WRITE_MATRIX=1 cargo test --test matrix`, and held equal to what that test sees.\n\
+         Each row is a client and a server of an official SDK with throughline between them, at MCP 2025-11-25. `cut`: the\n\
+         answer to a call is cut in the middle; the result and each progress message still come once. `resume`: the\n\
+         standalone stream is cut; each of its messages still comes once, in order. `store`: the server keeps events.\n\n",
+    );
+    let _ = writeln!(text, "| client | server | {} |", FEATURES.join(" | "));
+    let _ = writeln!(text, "|---|---|{}", "---|".repeat(FEATURES.len()));
+    for (pair, seen) in all {
+        let cells: Vec<&str> = FEATURES
+            .iter()
+            .map(|feature| match seen.through.get(*feature) {
+                Some(Felt::Works) => "ok",
+                Some(Felt::Fails(_)) | None => "no",
+            })
+            .collect();
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} |",
+            pair.client.name(),
+            pair.server.name(),
+            cells.join(" | ")
+        );
+    }
+    text
+}
+
+fn table_file() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/MATRIX.md")
+}
+
+/// Compares the table with the file, or writes it; whether they are now the same.
+fn keep(table: &str) -> Result<(), String> {
+    let file = table_file();
+    if std::env::var_os("THROUGHLINE_WRITE_MATRIX").is_some() {
+        return std::fs::write(&file, table).map_err(|error| error.to_string());
+    }
+    let written = std::fs::read_to_string(&file).unwrap_or_default();
+    if written == table {
+        return Ok(());
+    }
+    Err(format!(
+        "tests/MATRIX.md says otherwise; this was seen:\n\n{table}\n"
+    ))
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with("--"))
+        .collect();
+    if !place::lab().join("installed").exists() {
+        eprintln!("the real clients and servers are missing: run tests/install.sh first");
+        return ExitCode::FAILURE;
+    }
+    let mut pairs = plan();
+    pairs.retain(|pair| words.iter().all(|word| pair.name().contains(word.as_str())));
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let Some(all) = runtime.block_on(make_unless_stopped(pairs)) else {
+        eprintln!("matrix: stopped");
+        return ExitCode::FAILURE;
+    };
+    let failed = all.iter().filter(|(_, seen)| !seen.faults().is_empty()).count();
+    let messages: usize = all.iter().map(|(_, seen)| seen.messages).sum();
+    println!(
+        "\nmatrix: {} pairs, {failed} failed; {messages} messages were the same on both sides",
+        all.len()
+    );
+    let kept = if words.is_empty() {
+        keep(&table(&all))
+    } else {
+        Ok(())
+    };
+    if let Err(said) = &kept {
+        eprintln!("{said}");
+    }
+    if failed == 0 && kept.is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
