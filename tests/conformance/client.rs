@@ -84,14 +84,23 @@ pub(crate) async fn between(arguments: &[String]) -> ExitCode {
 async fn go_between(arguments: &[String]) -> Result<ExitCode, String> {
     let (url, command) = arguments.split_last().ok_or("no URL was given")?;
     let (program, arguments) = command.split_first().ok_or("no client was given")?;
-    // The suite's servers listen on every loopback address, whatever the name of the host resolves to.
-    let upstream = url.replacen("//localhost:", "//127.0.0.1:", 1);
-    let path = upstream.splitn(4, '/').nth(3).unwrap_or("");
+    let path = url.splitn(4, '/').nth(3).unwrap_or("");
     let mut stop = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
-    let proxy = Proxy::start_at(std::slice::from_ref(&upstream), &[]).await?;
+    // Metadata names the public address, so the port is chosen before the proxy is there.
+    let port = free_port().map_err(|error| error.to_string())?;
+    let settings = [
+        format!("server.listen=127.0.0.1:{port}"),
+        "upstream.oauth.metadata=pass".to_owned(),
+        format!("upstream.oauth.public_url=http://localhost:{port}"),
+    ];
+    let _proxy = Proxy::start_at(
+        std::slice::from_ref(url),
+        &settings.each_ref().map(String::as_str),
+    )
+    .await?;
     let mut client = Command::new(program)
         .args(arguments)
-        .arg(format!("http://localhost:{}/{path}", proxy.address.port()))
+        .arg(format!("http://localhost:{port}/{path}"))
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .spawn()
@@ -107,6 +116,10 @@ async fn go_between(arguments: &[String]) -> Result<ExitCode, String> {
         _ = stop.recv() => Err("it was told to stop".to_owned()),
         _ = suite_gone => Err("nobody waits for it".to_owned()),
     }
+}
+
+fn free_port() -> std::io::Result<u16> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// Resolves when the suite, which holds the other end, has ended.

@@ -44,9 +44,6 @@ const HEALED: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// Scenarios that may differ until a part of the proxy is there: how their names begin, and what they wait for.
-const WAITS: [(&str, &str); 1] = [("auth/", "OAuth paths")];
-
 /// What is judged both ways.
 pub(crate) struct Both {
     /// Without the proxy.
@@ -120,8 +117,6 @@ pub(crate) struct Report {
     healed: Vec<String>,
     /// Scenarios that did not come out the same each time.
     unsteady: Vec<String>,
-    /// Scenarios that differ, and wait.
-    waiting: Vec<String>,
     /// Scenarios that the SDK does not pass either way.
     neither: Vec<String>,
     /// What differs; empty = passed.
@@ -165,7 +160,6 @@ impl Report {
         for (said, list) in [
             ("healed", &self.healed),
             ("unsteady", &self.unsteady),
-            ("waiting", &self.waiting),
             ("pass neither way", &self.neither),
         ] {
             if !list.is_empty() {
@@ -178,23 +172,15 @@ impl Report {
     }
 }
 
-fn waits(scenario: &str) -> Option<&'static str> {
-    WAITS
-        .iter()
-        .find(|(prefix, _)| scenario.starts_with(prefix))
-        .map(|(_, why)| *why)
-}
-
 /// Prints the sum of all runs; how many failed.
 pub(crate) fn print_all(reports: &[(String, Report)]) -> usize {
     let mut all = Report::default();
-    let (mut failed, mut waiting) = (0, 0);
+    let mut failed = 0;
     for (name, report) in reports {
         if !report.faults.is_empty() {
             println!("FAILED {name}");
             failed += 1;
         }
-        waiting += report.waiting.len();
         all.passing.0 += report.passing.0;
         all.passing.1 += report.passing.1;
         all.scenarios += report.scenarios;
@@ -202,7 +188,7 @@ pub(crate) fn print_all(reports: &[(String, Report)]) -> usize {
         all.messages += report.messages;
     }
     println!(
-        "\nconformance: {} runs, {} scenarios, {} checks; pass directly {}, through {}; {} messages compared; {failed} runs failed, {waiting} scenarios wait",
+        "\nconformance: {} runs, {} scenarios, {} checks; pass directly {}, through {}; {} messages compared; {failed} runs failed",
         reports.len(),
         all.scenarios,
         all.checks,
@@ -221,8 +207,7 @@ pub(crate) async fn settle(both: &Both) -> Result<Report, String> {
     for name in &names {
         let mut direct = directly.remove(name).unwrap_or_default();
         let mut through = proxied.remove(name).unwrap_or_default();
-        let again = if waits(name).is_some() { 0 } else { AGAIN };
-        for _ in 0..again {
+        for _ in 0..AGAIN {
             let wrong = differs(&direct, &through);
             let Some(before) = wrong.first().map(Difference::describe) else {
                 break;
@@ -250,9 +235,7 @@ pub(crate) async fn settle(both: &Both) -> Result<Report, String> {
             }
         }
         let wrong = differs(&direct, &through);
-        if let (false, Some(why)) = (wrong.is_empty(), waits(name)) {
-            report.waiting.push(format!("{name} (for {why})"));
-        } else if !wrong.is_empty() {
+        if !wrong.is_empty() {
             report.faults.push(describe(name, &wrong, &direct, &through));
         }
     }
