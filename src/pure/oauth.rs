@@ -7,6 +7,15 @@
 
 use memchr::memmem;
 
+use crate::pure::rpc;
+
+/// Whether a document describes a protected resource (RFC 9728, section 2): a challenge may name any path for it.
+pub fn describes_resource(json: &[u8]) -> bool {
+    ["resource", "authorization_servers"]
+        .iter()
+        .all(|name| rpc::lookup(json, &[name]).is_some())
+}
+
 /// Where metadata stands that a client looks for.
 const METADATA: [&str; 3] = [
     "/.well-known/oauth-protected-resource",
@@ -264,6 +273,21 @@ mod tests {
             "",
         ] {
             check(same, None);
+        }
+    }
+
+    #[test]
+    fn what_describes_a_resource() {
+        for (json, expected) in [
+            (
+                r#"{"resource":"http://a/mcp","authorization_servers":["http://b"]}"#,
+                true,
+            ),
+            (r#"{"resource":"http://a/mcp"}"#, false),
+            (r#"{"access_token":"t","token_type":"Bearer"}"#, false),
+            ("<html>", false),
+        ] {
+            assert_eq!(describes_resource(json.as_bytes()), expected, "{json}");
         }
     }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, ETAG, VARY, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue};
 
-use crate::pure::oauth::{Metadata, Moved, Public};
+use crate::pure::oauth::{self, Metadata, Moved, Public};
 use crate::relay::answer::{Answer, Resource};
 use crate::relay::passing::Passing;
 use crate::relay::pool::Pool;
@@ -75,12 +75,12 @@ pub(super) fn publish<W: World>(
     resource: &Resource,
     answer: Answer<Passing<W>>,
 ) -> Answer<Passing<W>> {
-    let metadata = match resource {
-        Resource::Endpoint => None,
-        Resource::Beside(path) => Metadata::at(path),
+    let is_metadata = |json: &[u8]| match resource {
+        Resource::Endpoint => false,
+        Resource::Beside(path) => Metadata::at(path).is_some() || oauth::describes_resource(json),
     };
-    match (answer, metadata, &pool.config.oauth.public_url) {
-        (Answer::Whole(mut response), Some(_), url) => {
+    match (answer, &pool.config.oauth.public_url) {
+        (Answer::Whole(mut response), url) if is_metadata(response.body()) => {
             // What is kept of it between here and a client is kept for each origin: only some may read it.
             response
                 .headers_mut()
@@ -96,6 +96,6 @@ pub(super) fn publish<W: World>(
             }
             Answer::Whole(response)
         }
-        (answer, _, _) => answer,
+        (answer, _) => answer,
     }
 }
