@@ -835,6 +835,26 @@ fn where_it_is_not_wanted() {
     }
 }
 
+/// A stream that turns out to be of another transport is passed on like those that were never asked: with comments in
+/// silence, and none within a frame.
+#[test]
+fn one_of_another_transport_is_kept_alive() {
+    let backend = Backend::start();
+    let settings = ["upstream.transport=auto", "upstream.stream.keepalive=1s"];
+    let proxy = started(&backend, &settings);
+    let mut client = get(&proxy, &[]);
+    let mut standing = backend.next_of("GET").stream();
+    standing.chunk("data: 1\n\ndata: {\"half\":");
+    client.head();
+    assert_eq!(client.event().data(), "1");
+    client.comment();
+    standing.chunk("1}\n\n");
+    assert_eq!(client.event().data(), "{\"half\":1}");
+    client.comment();
+    client.cut();
+    standing.wait_closed();
+}
+
 /// Messages in one breath with the endpoint, and a second endpoint that is not the client's to see.
 #[test]
 fn what_comes_with_the_endpoint() {

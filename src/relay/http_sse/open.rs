@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue};
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
@@ -27,10 +27,11 @@ use crate::relay::birth::{Beginning, Place};
 use crate::relay::headers;
 use crate::relay::home::Signs;
 use crate::relay::http_sse::Known;
-use crate::relay::passing::{self, Passing};
+use crate::relay::passing::Passing;
 use crate::relay::pool::{BackendAnswer, KnownBy, Pool, Request, Unanswered};
 use crate::relay::session::Fresh;
 use crate::relay::source::Source;
+use crate::relay::stateless;
 use crate::relay::stream_task::StreamTask;
 use crate::relay::turn::Told;
 use crate::relay::world::World;
@@ -117,17 +118,19 @@ pub(super) async fn open<W: World>(
         Err(why) => return Answer::Refused(unanswered(why, known)),
     };
     match recognise(pool, incoming, known).await {
-        Recognised::Otherwise(answer) => *answer,
-        Recognised::Bad(what) => bad(pool, &seat, what),
-        Recognised::HttpSse(begun) => found(relay, pool, (seat, asker), begun).await,
+        First::Otherwise(incoming, ahead) => {
+            stateless::pass_on(relay, pool, Arc::clone(seat.replica()), (incoming, ahead)).await
+        }
+        First::Bad(what) => bad(pool, &seat, what),
+        First::HttpSse(begun) => found(relay, pool, (seat, asker), begun).await,
     }
 }
 
 /// What a backend's answer to the GET turned out to be.
-enum Recognised<W: World> {
+enum First<W: World> {
     HttpSse(Box<Begun<W>>),
-    /// The client's, as it is.
-    Otherwise(Box<Answer<Passing<W>>>),
+    /// The client's, as it is; this was read of it already.
+    Otherwise(BackendAnswer<W>, Option<Bytes>),
     /// This is wrong with it.
     Bad(&'static str),
 }
@@ -140,14 +143,12 @@ struct Begun<W: World> {
     decoder: Decoder,
 }
 
-async fn recognise<W: World>(pool: &Pool<W>, mut incoming: BackendAnswer<W>, known: Known) -> Recognised<W> {
+async fn recognise<W: World>(pool: &Pool<W>, mut incoming: BackendAnswer<W>, known: Known) -> First<W> {
     let succeeds = incoming.head.status.is_success();
     if !succeeds || !headers::is_event_stream(&incoming.head.headers) {
         return match pool.config.transport {
-            Spoken::Sse if succeeds => Recognised::Bad("the GET was not answered with an event stream"),
-            Spoken::Auto | Spoken::Streamable | Spoken::Sse => {
-                Recognised::Otherwise(Box::new(passing::untouched(incoming)))
-            }
+            Spoken::Sse if succeeds => First::Bad("the GET was not answered with an event stream"),
+            Spoken::Auto | Spoken::Streamable | Spoken::Sse => First::Otherwise(incoming, None),
         };
     }
     let wait = match known {
@@ -167,19 +168,18 @@ async fn recognise<W: World>(pool: &Pool<W>, mut incoming: BackendAnswer<W>, kno
             _,
         ) => {
             pool.seen_to_speak(Transport::HttpSse);
-            Recognised::HttpSse(Box::new(Begun {
+            First::HttpSse(Box::new(Begun {
                 incoming,
                 data,
                 behind,
                 decoder,
             }))
         }
-        (Begins::Otherwise(what), Spoken::Sse) => Recognised::Bad(what),
+        (Begins::Otherwise(what), Spoken::Sse) => First::Bad(what),
         (Begins::Otherwise(what), Spoken::Auto | Spoken::Streamable) => {
             debug!(upstream = %pool.config.name, what, "an event stream without a session was passed on as it is");
             pool.seen_to_speak(Transport::Streamable);
-            let passed = passing::untouched_behind(incoming, Some(read.freeze()));
-            Recognised::Otherwise(Box::new(passed))
+            First::Otherwise(incoming, Some(read.freeze()))
         }
     }
 }
