@@ -22,7 +22,7 @@ use crate::pure::session_token::{self, BackendId, Flags, Sealed, Transport};
 use crate::pure::sse::{Block, Decoder};
 use crate::pure::stream::{Agent, Life};
 use crate::relay::Relay;
-use crate::relay::answer::{Answer, Call, Refused};
+use crate::relay::answer::{Answer, Call, RETRY_AFTER, Refused};
 use crate::relay::birth::{Beginning, Place};
 use crate::relay::headers;
 use crate::relay::home::Signs;
@@ -37,9 +37,6 @@ use crate::relay::turn::Told;
 use crate::relay::world::World;
 use crate::routing::{Seat, Wants};
 use crate::upstream::{Deadline, EventBody};
-
-/// How long a client is told to wait when there is no replica, or no room, for its session.
-const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// How long an event stream of unknown transport may be silent before it is passed on as one of another: servers of this
 /// transport name their endpoint at once.
