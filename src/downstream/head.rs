@@ -18,7 +18,7 @@ const STREAM_HEAD_BYTES: usize = 512;
 /// The head of an SSE answer. Its status is always 200: everything else is a `Response` or a refusal.
 pub(crate) fn of_stream(fields: &HeaderMap, body_end: BodyEnd, after: After) -> Box<[u8]> {
     let mut head = Vec::with_capacity(STREAM_HEAD_BYTES);
-    head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    begin(&mut head, StatusCode::OK);
     for (name, value) in fields {
         if [CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, DATE].contains(name) {
             continue;
