@@ -172,6 +172,7 @@ pub(crate) async fn answer<W: World>(
                     ids: vec![id],
                     note: Note::Nothing,
                     cancelled: Vec::new(),
+                    answered: Vec::new(),
                 },
                 said @ (Said::Nothing | Said::Unreadable | Said::Requests { .. } | Said::Notices { .. }) => {
                     said
