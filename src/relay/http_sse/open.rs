@@ -47,14 +47,20 @@ const FIRST_BYTES_MAX: usize = 64 * 1024;
 
 /// What an event stream turned out to be.
 enum Begins {
-    /// HTTP+SSE: the data of its endpoint, and what came behind it.
-    HttpSse {
-        data: Box<[u8]>,
-        behind: Vec<Told>,
-        decoder: Decoder,
-    },
+    /// HTTP+SSE.
+    HttpSse(Box<Named>),
     /// Something else.
     Otherwise(&'static str),
+}
+
+/// An endpoint was named.
+struct Named {
+    /// The data of its event.
+    data: Box<[u8]>,
+    /// What came behind it.
+    behind: Vec<Told>,
+    /// Where the stream goes on.
+    decoder: Decoder,
 }
 
 /// What the client that asks shows.
@@ -119,25 +125,17 @@ pub(super) async fn open<W: World>(
             stateless::pass_on(relay, pool, Arc::clone(seat.replica()), (incoming, ahead)).await
         }
         First::Bad(what) => bad(pool, &seat, what),
-        First::HttpSse(begun) => found(relay, pool, (seat, asker), begun).await,
+        First::HttpSse(incoming, named) => found(relay, pool, (seat, asker), (incoming, *named)).await,
     }
 }
 
 /// What a backend's answer to the GET turned out to be.
 enum First<W: World> {
-    HttpSse(Box<Begun<W>>),
+    HttpSse(BackendAnswer<W>, Box<Named>),
     /// The client's, as it is; this was read of it already.
     Otherwise(BackendAnswer<W>, Option<Bytes>),
     /// This is wrong with it.
     Bad(&'static str),
-}
-
-/// An event stream that begins with an endpoint.
-struct Begun<W: World> {
-    incoming: BackendAnswer<W>,
-    data: Box<[u8]>,
-    behind: Vec<Told>,
-    decoder: Decoder,
 }
 
 async fn recognise<W: World>(pool: &Pool<W>, mut incoming: BackendAnswer<W>, known: Known) -> First<W> {
@@ -156,21 +154,9 @@ async fn recognise<W: World>(pool: &Pool<W>, mut incoming: BackendAnswer<W>, kno
     let beginning = timeout(wait, begins(pool, &mut incoming, &mut read)).await;
     let late = Begins::Otherwise("the endpoint event did not come in time");
     match (beginning.unwrap_or(late), pool.config.transport) {
-        (
-            Begins::HttpSse {
-                data,
-                behind,
-                decoder,
-            },
-            _,
-        ) => {
+        (Begins::HttpSse(named), _) => {
             pool.seen_to_speak(Transport::HttpSse);
-            First::HttpSse(Box::new(Begun {
-                incoming,
-                data,
-                behind,
-                decoder,
-            }))
+            First::HttpSse(incoming, named)
         }
         (Begins::Otherwise(what), Spoken::Sse) => First::Bad(what),
         (Begins::Otherwise(what), Spoken::Auto | Spoken::Streamable) => {
@@ -186,7 +172,7 @@ async fn found<W: World>(
     relay: &Arc<Relay<W>>,
     pool: &Arc<Pool<W>>,
     (seat, asker): (Seat, Asker),
-    begun: Box<Begun<W>>,
+    (incoming, named): (BackendAnswer<W>, Named),
 ) -> Answer<Passing<W>> {
     match asker.bears {
         Bears::Nothing => {}
@@ -202,12 +188,11 @@ async fn found<W: World>(
     if let Some(refused) = no_room(relay, pool) {
         return Answer::Refused(refused);
     }
-    let Begun {
-        incoming,
+    let Named {
         data,
         behind,
         decoder,
-    } = *begun;
+    } = named;
     let base = Base {
         origin: seat.replica().origin(),
         path: seat.replica().path(),
@@ -290,11 +275,11 @@ async fn begins<W: World>(pool: &Pool<W>, incoming: &mut BackendAnswer<W>, read:
         }
         if let Some(data) = endpoint.take() {
             behind.retain(|told| !told.data.is_empty());
-            return Begins::HttpSse {
+            return Begins::HttpSse(Box::new(Named {
                 data,
                 behind,
                 decoder,
-            };
+            }));
         }
         if read.len() > FIRST_BYTES_MAX {
             return Begins::Otherwise("the endpoint event is too long");

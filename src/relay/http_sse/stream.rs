@@ -261,15 +261,14 @@ impl<W: World> StreamTask<W> {
     /// Takes what the backend said in one breath with its endpoint.
     pub(crate) fn take_first(&mut self, said: Vec<Told>, now: Millis) {
         for told in said {
-            let request = match classify_event(&told.data) {
+            let kind = classify_event(&told.data);
+            let taken = self.life.take(&kind, &told.event, self.agent);
+            let request = match kind {
                 EventKind::Request { id, method: _ } => Some(id),
                 EventKind::Notification | EventKind::Response(_) | EventKind::Batch(_) | EventKind::Other => {
                     None
                 }
             };
-            let taken = self
-                .life
-                .take(&classify_event(&told.data), &told.event, self.agent);
             match taken {
                 Take::Append | Take::AppendLast => self.tell(vec![told], now),
                 Take::Drop(why) => self.counts.drop(why),
