@@ -37,28 +37,17 @@ pub(crate) fn of_stream(fields: &HeaderMap, body_end: BodyEnd, after: After) -> 
 /// Appends the head of a whole answer, whose status allows a body. A date that it has is kept.
 pub(crate) fn of_whole(head: &mut Vec<u8>, response: &Response<Bytes>, after: After) {
     begin(head, response.status());
-    let mut dated = Dated::No;
     for (name, value) in response.headers() {
         if [CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING].contains(name) {
             continue;
         }
-        if *name == DATE {
-            dated = Dated::Yes;
-        }
         push_field(head, name.as_str(), value.as_bytes());
     }
     push_length(head, response.body().len() as u64);
-    match dated {
-        Dated::Yes => {}
-        Dated::No => push_field(head, "date", &date::now()),
+    if !response.headers().contains_key(DATE) {
+        push_field(head, "date", &date::now());
     }
     end(head, after);
-}
-
-/// Whether an answer says when it was made.
-enum Dated {
-    Yes,
-    No,
 }
 
 fn begin(head: &mut Vec<u8>, status: StatusCode) {
