@@ -76,9 +76,7 @@ pub(crate) async fn initialize<W: World>(
     };
     if !incoming.head.status.is_success() {
         info!(upstream = %pool.config.name, replica = %seat.replica().authority(), status = %incoming.head.status, "initialize was refused by the backend");
-        return passing::pass(incoming)
-            .await
-            .unwrap_or(Answer::Refused(Refused::BackendUnreachable));
+        return passing::pass_on(incoming).await;
     }
     let head = incoming.head.headers.clone();
     let answered = match timeout(limit, read(pool, incoming, &id)).await {

@@ -10,10 +10,11 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use tracing::debug;
 
 use crate::net::Net;
 use crate::pure::http1::head::Framing;
-use crate::relay::answer::{Answer, PassingBody};
+use crate::relay::answer::{Answer, PassingBody, Refused};
 use crate::relay::events_task::Events;
 use crate::relay::headers;
 use crate::relay::pool::BackendAnswer;
@@ -130,6 +131,14 @@ pub(crate) async fn pass<W: World>(mut incoming: BackendAnswer<W>) -> Result<Ans
             whole(status, head, body)
         }
         Content::More(body) => Answer::Passing(response(status, head, body)),
+    })
+}
+
+/// The same for what is nobody's call: an answer that broke off is none.
+pub(crate) async fn pass_on<W: World>(incoming: BackendAnswer<W>) -> Answer<Passing<W>> {
+    pass(incoming).await.unwrap_or_else(|error| {
+        debug!(%error, "backend's answer broke off");
+        Answer::Refused(Refused::BackendUnreachable)
     })
 }
 

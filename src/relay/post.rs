@@ -142,19 +142,13 @@ async fn plain<W: World>(
     ticket: &mut Ticket<W>,
 ) -> Answer<Passing<W>> {
     match ticket.heard(session.send(relay, request).await) {
-        Ok(Sent::Answer(incoming)) => pass_on(incoming).await,
+        Ok(Sent::Answer(incoming)) => passing::pass_on(incoming).await,
         Ok(Sent::Whole(answer)) => answer.into_answer(),
         Ok(Sent::SessionGone) => Answer::Refused(Refused::SessionGone),
         Ok(Sent::Refused | Sent::NotRun | Sent::Strange) | Err(_) => {
             Answer::Refused(Refused::BackendUnreachable)
         }
     }
-}
-
-pub(crate) async fn pass_on<W: World>(incoming: BackendAnswer<W>) -> Answer<Passing<W>> {
-    passing::pass(incoming)
-        .await
-        .unwrap_or(Answer::Refused(Refused::BackendUnreachable))
 }
 
 /// Notifications and answers: 202 while the session is alive, whatever becomes of them (wire contract, section 7): a
@@ -181,7 +175,7 @@ async fn notify<W: World>(
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
             ) =>
         {
-            pass_on(incoming).await
+            passing::pass_on(incoming).await
         }
         Ok(Sent::Whole(answer)) if answer.denies() => answer.into_answer(),
         Ok(Sent::Answer(incoming)) => {

@@ -28,7 +28,7 @@ use crate::relay::pool::{BackendAnswer, KnownBy, Pool, Request, Unanswered};
 use crate::relay::said::Said;
 use crate::relay::world::World;
 use crate::routing::{Replica, Wants};
-use crate::upstream::{BodyError, Deadline};
+use crate::upstream::Deadline;
 
 /// Passes a request to any replica, or to the one that has the task it is about.
 pub(crate) async fn pass<W: World>(
@@ -75,7 +75,7 @@ pub(crate) async fn pass<W: World>(
             answer
         }
         Err(error) => {
-            note_break(pool, &replica, &error);
+            debug!(upstream = %pool.config.name, replica = %replica.authority(), %error, "backend's answer broke off");
             Answer::Refused(lost(ids, Reason::BackendLost, era))
         }
     }
@@ -83,7 +83,7 @@ pub(crate) async fn pass<W: World>(
 
 /// Passes on what answered a GET that might have begun a session and did not, as where none can begin. This was read of
 /// it already, if it is an event stream.
-pub(super) async fn pass_on<W: World>(
+pub(super) async fn pass_unfounded<W: World>(
     relay: &Arc<Relay<W>>,
     pool: &Arc<Pool<W>>,
     replica: Arc<Replica>,
@@ -95,15 +95,8 @@ pub(super) async fn pass_on<W: World>(
     match ahead {
         // Its frames can't be seen.
         Some(_) => passing::untouched(incoming, ahead),
-        None => passing::pass(incoming).await.unwrap_or_else(|error| {
-            note_break(pool, &replica, &error);
-            Answer::Refused(Refused::BackendUnreachable)
-        }),
+        None => passing::pass_on(incoming).await,
     }
-}
-
-fn note_break<W: World>(pool: &Pool<W>, replica: &Replica, error: &BodyError) {
-    debug!(upstream = %pool.config.name, replica = %replica.authority(), %error, "backend's answer broke off");
 }
 
 /// Passes an event stream on, frame by frame, of which this was read already.

@@ -122,7 +122,7 @@ pub(super) async fn open<W: World>(
     };
     match recognise(pool, incoming, known).await {
         First::Otherwise(incoming, ahead) => {
-            stateless::pass_on(relay, pool, Arc::clone(seat.replica()), (incoming, ahead)).await
+            stateless::pass_unfounded(relay, pool, Arc::clone(seat.replica()), (incoming, ahead)).await
         }
         First::Bad(what) => bad(pool, &seat, what),
         First::HttpSse(incoming, named) => found(relay, pool, (seat, asker), (incoming, *named)).await,

@@ -25,7 +25,6 @@ use crate::relay::http_sse::stream::{Begin, Carried, Outcome};
 use crate::relay::mailbox::{Command, Mailbox};
 use crate::relay::passing::{self, Passing};
 use crate::relay::pool::{Request, Unanswered};
-use crate::relay::post;
 use crate::relay::session::Session;
 use crate::relay::ticket::Ticket;
 use crate::relay::world::World;
@@ -126,7 +125,7 @@ pub(crate) async fn execute<W: World>(
             }
             None => {
                 awaiting.withdraw();
-                post::pass_on(incoming).await
+                passing::pass_on(incoming).await
             }
         },
         Ok(Sent::Whole(answer)) => refused(session, &awaiting, answer),
