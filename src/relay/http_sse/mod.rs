@@ -138,10 +138,8 @@ enum Cursor {
 }
 
 fn cursor(fields: &HeaderMap) -> Cursor {
-    let value = fields.get(headers::LAST_EVENT_ID);
-    match value.map(|value| value.as_bytes().trim_ascii()) {
-        // An empty cursor is how EventSource says that it has none.
-        None | Some(b"") => Cursor::None,
+    match headers::cursor_of(fields) {
+        None => Cursor::None,
         Some(bytes) => match EventId::decode(bytes) {
             Ok(id) if id.stream == StreamName::HttpSse => Cursor::Of(id),
             Ok(_) | Err(_) => Cursor::Strange,

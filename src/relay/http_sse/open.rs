@@ -82,10 +82,9 @@ enum Bears {
 
 impl Asker {
     fn of<W: World>(relay: &Relay<W>, pool: &Pool<W>, fields: &HeaderMap) -> Self {
-        let cursor = fields.get(headers::LAST_EVENT_ID);
-        let bears = match cursor.map(|cursor| cursor.as_bytes().trim_ascii()) {
-            None | Some(b"") if fields.contains_key(headers::PROTOCOL_VERSION) => Bears::Revision,
-            None | Some(b"") => Bears::Nothing,
+        let bears = match headers::cursor_of(fields) {
+            None if fields.contains_key(headers::PROTOCOL_VERSION) => Bears::Revision,
+            None => Bears::Nothing,
             Some(_) => Bears::Cursor,
         };
         Self {
