@@ -22,7 +22,7 @@
 //! | 2 | [`store`] | where logs are kept; memory is the first |
 //! | 2 | [`routing`] | replicas: the table, the choice, their health |
 //! | 3 | [`upstream`] | an HTTP/1.1 client that knows whether a byte was written, and no stream or session |
-//! | 4 | [`relay`] | sessions, and the task that owns a stream |
+//! | 4 | [`relay`] | sessions, and the task that owns a stream; HTTP+SSE; what passes without a session |
 //! | 5 | [`downstream`] | clients: accepting, hyper, and the takeover of a client's socket for an event stream |
 //! | 5 | [`admin`] | health, readiness, metrics, status, the drain of replicas |
 //! | – | [`app`], [`cli`] | the wiring, and the command line |
@@ -30,8 +30,8 @@
 //! # The path of an event
 //!
 //! One task owns a stream: the backend's body, the log's writer, and the client's connection, which *moves into* it
-//! ([`relay`], `stream_task.rs`). A wake reads once from the backend, cuts chunks and lines in place, appends each event
-//! once to the log as a frame ready to be sent, and writes what the log promises to keep in one vectored write.
+//! (`relay/stream_task.rs`). A wake reads once from the backend, cuts chunks and lines in place, appends each event once
+//! to the log as a frame ready to be sent, and writes what the log promises to keep in one vectored write.
 //! There is no channel and no second task on the way, and a live event is only a wake-up: a reader reads the log at its
 //! position, so replay and live have no seam.
 //!

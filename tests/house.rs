@@ -227,6 +227,28 @@ fn the_card(source: &Source) -> Vec<Violation> {
     wrong
 }
 
+/// Files that a card names stand beside it, below `src`, or below the root.
+fn the_way_on(source: &Source) -> Vec<Violation> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let file = root.join("src").join(&source.path);
+    let beside = file.parent().expect("it is below the root");
+    let is_file = |name: &&str| {
+        let path = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
+        (name.ends_with(".rs") || name.ends_with(".md")) && name.chars().all(path)
+    };
+    let cards = source.text.lines().enumerate();
+    cards
+        .take_while(|(_, line)| line.starts_with("//!"))
+        .flat_map(|(at, line)| line.split('`').skip(1).step_by(2).map(move |name| (at + 1, name)))
+        .filter(|(_, name)| is_file(name))
+        .filter(|(_, name)| {
+            let places = [beside, &root.join("src"), root];
+            !places.iter().any(|place| place.join(name).is_file())
+        })
+        .map(|(at, name)| (at, format!("`{name}` is not there")))
+        .collect()
+}
+
 fn the_size(source: &Source) -> Vec<Violation> {
     let lines = source.shipped().count();
     if lines > FILE_LINES_MAX {
@@ -483,6 +505,11 @@ fn every_file_opens_with_its_card() {
 }
 
 #[test]
+fn cards_lead_to_files_that_are_there() {
+    check(&["src"], the_way_on);
+}
+
+#[test]
 fn files_are_short() {
     check(&["src"], the_size);
 }
@@ -583,6 +610,20 @@ fn each_law_fires() {
         ("no next", the_card, "a.rs", "//! A.\n//! B.\n//! C.\n", 1),
         ("short card", the_card, "a.rs", "//! A. Next: B.\n", 1),
         ("good card", the_card, "a.rs", "//! A.\n//! B.\n//! Next: C.\n", 0),
+        (
+            "no way on",
+            the_way_on,
+            "pure/a.rs",
+            "//! Next: `none.rs`, `../none.md`.\n",
+            2,
+        ),
+        (
+            "a way on",
+            the_way_on,
+            "pure/a.rs",
+            "//! Next: `log/mod.rs`, `../relay/post.rs`, `relay/post.rs`, `fn.x`.\n",
+            0,
+        ),
         ("long file", the_size, "a.rs", &long_file, 1),
         (
             "tests don't count",

@@ -6,16 +6,11 @@
 
 use std::io::IoSlice;
 
+use crate::pure::http1::chunk::{self, END_OF_DATA, HEAD_BYTES_MAX};
 use crate::pure::log::SLICES_MAX;
 
 /// Most parts of one write: rest of the head, chunk size, payload, line end.
 pub(crate) const PARTS_MAX: usize = SLICES_MAX + 3;
-
-/// Hexadecimal digits of a `u64` and CRLF; the longest other text is `CRLF 0 CRLF CRLF`.
-const LINE_BYTES_MAX: usize = 18;
-
-const CRLF: &[u8; 2] = b"\r\n";
-const FINAL_CHUNK: &[u8; 5] = b"0\r\n\r\n";
 
 /// How the client learns where the body ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +51,8 @@ pub(crate) struct InsideChunk;
 pub(crate) struct Framing {
     head: Box<[u8]>,
     head_sent: usize,
-    line: [u8; LINE_BYTES_MAX],
+    /// The head of a chunk, or what ends the answer; that is shorter.
+    line: [u8; HEAD_BYTES_MAX],
     line_sent: u8,
     line_len: u8,
     /// Bytes of the current chunk's CRLF still to be sent.
@@ -74,7 +70,7 @@ impl Framing {
         Self {
             head,
             head_sent: 0,
-            line: [0; LINE_BYTES_MAX],
+            line: [0; HEAD_BYTES_MAX],
             line_sent: 0,
             line_len: 0,
             crlf: 0,
@@ -92,8 +88,8 @@ impl Framing {
         (self.size, self.payload) = (bytes, bytes);
         match self.body_end {
             BodyEnd::Chunked => {
-                self.set_hex_line(bytes);
-                self.crlf = CRLF.len() as u8;
+                self.line_len = chunk::write_head(&mut self.line, bytes) as u8;
+                (self.line_sent, self.crlf) = (0, END_OF_DATA.len() as u8);
             }
             BodyEnd::Closed => {}
         }
@@ -114,7 +110,7 @@ impl Framing {
             lacking -= part.len();
         }
         if lacking == 0 {
-            plan.push(&CRLF[CRLF.len() - usize::from(self.crlf)..]);
+            plan.push(&END_OF_DATA[END_OF_DATA.len() - usize::from(self.crlf)..]);
         }
         plan
     }
@@ -169,9 +165,9 @@ impl Framing {
         match self.body_end {
             BodyEnd::Chunked => {
                 let rest = usize::from(self.crlf);
-                self.line[..rest].copy_from_slice(&CRLF[CRLF.len() - rest..]);
-                self.line[rest..rest + FINAL_CHUNK.len()].copy_from_slice(FINAL_CHUNK);
-                (self.line_sent, self.line_len, self.crlf) = (0, (rest + FINAL_CHUNK.len()) as u8, 0);
+                self.line[..rest].copy_from_slice(&END_OF_DATA[END_OF_DATA.len() - rest..]);
+                self.line[rest..rest + chunk::LAST.len()].copy_from_slice(chunk::LAST);
+                (self.line_sent, self.line_len, self.crlf) = (0, (rest + chunk::LAST.len()) as u8, 0);
             }
             BodyEnd::Closed => {}
         }
@@ -187,16 +183,6 @@ impl Framing {
     #[cfg(test)]
     pub(crate) fn is_settled(&self) -> bool {
         self.head.is_empty() && self.line_sent == self.line_len && self.payload == 0 && self.crlf == 0
-    }
-
-    fn set_hex_line(&mut self, n: usize) {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let digits = (usize::BITS - n.leading_zeros()).div_ceil(4).max(1) as usize;
-        for (at, place) in self.line[..digits].iter_mut().zip((0..digits).rev()) {
-            *at = DIGITS[(n >> (4 * place)) & 0xf];
-        }
-        self.line[digits..digits + CRLF.len()].copy_from_slice(CRLF);
-        (self.line_sent, self.line_len) = (0, (digits + CRLF.len()) as u8);
     }
 }
 

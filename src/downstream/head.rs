@@ -18,7 +18,7 @@ const STREAM_HEAD_BYTES: usize = 512;
 /// The head of an SSE answer. Its status is always 200: everything else is a `Response` or a refusal.
 pub(crate) fn of_stream(fields: &HeaderMap, body_end: BodyEnd, after: After) -> Box<[u8]> {
     let mut head = Vec::with_capacity(STREAM_HEAD_BYTES);
-    head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    begin(&mut head, StatusCode::OK);
     for (name, value) in fields {
         if [CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, DATE].contains(name) {
             continue;
@@ -37,28 +37,17 @@ pub(crate) fn of_stream(fields: &HeaderMap, body_end: BodyEnd, after: After) -> 
 /// Appends the head of a whole answer, whose status allows a body. A date that it has is kept.
 pub(crate) fn of_whole(head: &mut Vec<u8>, response: &Response<Bytes>, after: After) {
     begin(head, response.status());
-    let mut dated = Dated::No;
     for (name, value) in response.headers() {
         if [CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING].contains(name) {
             continue;
         }
-        if *name == DATE {
-            dated = Dated::Yes;
-        }
         push_field(head, name.as_str(), value.as_bytes());
     }
     push_length(head, response.body().len() as u64);
-    match dated {
-        Dated::Yes => {}
-        Dated::No => push_field(head, "date", &date::now()),
+    if !response.headers().contains_key(DATE) {
+        push_field(head, "date", &date::now());
     }
     end(head, after);
-}
-
-/// Whether an answer says when it was made.
-enum Dated {
-    Yes,
-    No,
 }
 
 fn begin(head: &mut Vec<u8>, status: StatusCode) {

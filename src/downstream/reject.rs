@@ -10,9 +10,9 @@ use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use crate::pure::refusal::{self, Execution, Failure, Unserved};
+use crate::pure::refusal::{self, Failure};
 use crate::pure::rpc::RequestId;
-use crate::relay::answer::{NoAnswer, NotExecuted, Refused};
+use crate::relay::answer::{NoAnswer, Refused};
 use crate::telemetry::words::Turned;
 
 /// What the client side itself refuses, before anybody was asked.
@@ -166,11 +166,11 @@ pub(crate) fn refused(refused: Refused) -> Response<Bytes> {
             StatusCode::METHOD_NOT_ALLOWED,
             "There is no stream here, and nothing to resume.\n",
         )),
-        Refused::NotExecuted { ids, why } => errors(StatusCode::OK, &ids, unserved(why)),
+        Refused::NotExecuted { ids, why } => errors(StatusCode::OK, &ids, why.failure()),
         Refused::OutcomeUnknown { ids, reason } => errors(StatusCode::OK, &ids, Failure::Lost { reason }),
         Refused::StandsAlone { ids, why } => match why {
             NoAnswer::NotExecuted { why, retry_after } => again(
-                errors(StatusCode::SERVICE_UNAVAILABLE, &ids, unserved(why)),
+                errors(StatusCode::SERVICE_UNAVAILABLE, &ids, why.failure()),
                 retry_after,
             ),
             NoAnswer::OutcomeUnknown { reason } => {
@@ -228,17 +228,6 @@ pub(crate) fn preflight(fields: HeaderMap) -> Response<Bytes> {
 /// One JSON-RPC error for each request.
 fn errors(status: StatusCode, ids: &[RequestId], failure: Failure) -> Response<Bytes> {
     json(status, refusal::errors(ids, failure).into())
-}
-
-const fn unserved(why: NotExecuted) -> Failure {
-    let why = match why {
-        NotExecuted::Unavailable => Unserved::Unavailable,
-        NotExecuted::Overloaded => Unserved::Overloaded,
-    };
-    Failure::Unserved {
-        why,
-        execution: Execution::NotExecuted,
-    }
 }
 
 fn text(status: StatusCode, words: &str) -> Response<Bytes> {

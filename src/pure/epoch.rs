@@ -1,7 +1,7 @@
 //! One unbroken life of a stream's log, and the positions within it.
 //! Law: an epoch is never used again; it ends as soon as continuity can no longer be *proved*.
 //! Absent on purpose: order between epochs. They are compared for equality only (wire contract, section 1).
-//! Next: `event_id.rs`, which prints both into the id that a client sees.
+//! Next: `event_id/mod.rs`, which prints both into the id that a client sees.
 
 use std::fmt;
 

@@ -2,7 +2,7 @@
 //! Law: other files ask for a seal, a MAC or a hash; no file but this one sees key bytes.
 //! Absent on purpose: chance. Nonces and secrets are arguments; the caller owns randomness.
 //! Why a ring: a key is replaced without a break if the old one still opens what it sealed. Only the newest seals.
-//! Next: `event_id.rs` and `session_token.rs`, its two users.
+//! Next: `event_id/mod.rs` and `session_token.rs`, its two users.
 
 use std::fmt;
 

@@ -15,28 +15,6 @@ pub const fn session_gone() -> &'static [u8] {
     br#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}"#
 }
 
-/// The code of an error that answers to no request's id.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Code {
-    /// -32700: no JSON.
-    Parse,
-    /// -32600: JSON, but no message.
-    InvalidRequest,
-    /// -32603: not the sender's fault.
-    Internal,
-}
-
-impl Code {
-    /// The number.
-    pub const fn number(self) -> i32 {
-        match self {
-            Self::Parse => -32700,
-            Self::InvalidRequest => -32600,
-            Self::Internal => -32603,
-        }
-    }
-}
-
 /// Whether a request that fails was executed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Execution {
@@ -184,12 +162,6 @@ fn error_text(id: &RequestId, failure: Failure) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"throughline: {cause} ({word}); {executed}","data":{data}}}}}"#
     )
-}
-
-/// The body of a refusal that answers no request's id.
-pub fn error_without_id(code: Code, message: &str) -> Vec<u8> {
-    let (code, message) = (code.number(), quoted(message));
-    format!(r#"{{"jsonrpc":"2.0","error":{{"code":{code},"message":{message}}},"id":null}}"#).into_bytes()
 }
 
 /// The answer to a `ping`, or to anything else that wants no more than to be answered.
@@ -495,22 +467,6 @@ mod tests {
             r#"[{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"throughline: the request was cancelled (cancelled); whether the request was executed is unknown","data":{"reason":"cancelled","outcome":"unknown"}}},{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"throughline: the request was cancelled (cancelled); whether the request was executed is unknown","data":{"reason":"cancelled","outcome":"unknown"}}}]"#,
         );
         assert_eq!(errors(&[id("7")], window), error(&id("7"), window));
-    }
-
-    #[test]
-    fn errors_without_an_id() {
-        check(
-            &error_without_id(Code::Parse, "not JSON"),
-            r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"not JSON"},"id":null}"#,
-        );
-        check(
-            &error_without_id(Code::InvalidRequest, "a \"quote\"\u{1}\n\\"),
-            r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"a \"quote\"\u0001\n\\"},"id":null}"#,
-        );
-        check(
-            &error_without_id(Code::Internal, "no replica"),
-            r#"{"jsonrpc":"2.0","error":{"code":-32603,"message":"no replica"},"id":null}"#,
-        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Cursor and log to decision: the question that this program exists to answer (wire contract, sections 4 and 5).
 //! Law: "resumed" is said only if every event after the cursor is held; a miss has a reason from the closed list, in
 //! the contract's precedence. What is not known is never taken for continuity.
-//! Absent on purpose: spelling and authenticity of cursors (`event_id.rs`); what a reset says (`stream/reset.rs`).
+//! Absent on purpose: spelling and authenticity of cursors (`event_id/mod.rs`); what a reset says (`stream/reset.rs`).
 //! Next: `stream/mod.rs`.
 
 use std::fmt;

@@ -43,24 +43,6 @@ pub enum Priming {
     No,
 }
 
-/// Whether a POST may carry an array of messages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Batches {
-    /// It may.
-    Allowed,
-    /// It may not.
-    Refused,
-}
-
-/// What it means that a client's connection ends while its request runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Disconnect {
-    /// Nothing: the request runs on and its answer may be had later (wire contract, section 7).
-    Detaches,
-    /// The request is cancelled (wire contract, section 11).
-    Cancels,
-}
-
 /// Of which era a request is, and what shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recognised {
@@ -185,22 +167,6 @@ impl Revision {
             Self::V2024_11_05 | Self::V2025_03_26 | Self::V2025_06_18 | Self::V2026_07_28 => Priming::No,
         }
     }
-
-    /// Whether a POST may carry an array of messages.
-    pub const fn batches(self) -> Batches {
-        match self {
-            Self::V2025_03_26 => Batches::Allowed,
-            Self::V2024_11_05 | Self::V2025_06_18 | Self::V2025_11_25 | Self::V2026_07_28 => Batches::Refused,
-        }
-    }
-
-    /// What the end of a client's connection means to its request.
-    pub const fn disconnect(self) -> Disconnect {
-        match self.era() {
-            Era::Session => Disconnect::Detaches,
-            Era::Stateless => Disconnect::Cancels,
-        }
-    }
 }
 
 impl fmt::Display for Revision {
@@ -213,25 +179,22 @@ impl fmt::Display for Revision {
 mod tests {
     use super::*;
 
-    fn check(text: &str, byte: u8, era: Era, primes: Priming, batches: Batches) {
+    fn check(text: &str, byte: u8, era: Era, primes: Priming) {
         let revision = Revision::parse(text).expect("a known revision");
         assert_eq!(revision.to_string(), text);
         assert_eq!(revision.to_byte(), byte);
         assert_eq!(Revision::from_byte(byte), Some(revision));
         assert_eq!(revision.era(), era, "{text}");
         assert_eq!(revision.primes(), primes, "{text}");
-        assert_eq!(revision.batches(), batches, "{text}");
-        let cancels = revision.disconnect() == Disconnect::Cancels;
-        assert_eq!(cancels, era == Era::Stateless, "{text}");
     }
 
     #[test]
     fn what_each_revision_permits() {
-        check("2024-11-05", 1, Era::Session, Priming::No, Batches::Refused);
-        check("2025-03-26", 2, Era::Session, Priming::No, Batches::Allowed);
-        check("2025-06-18", 3, Era::Session, Priming::No, Batches::Refused);
-        check("2025-11-25", 4, Era::Session, Priming::Yes, Batches::Refused);
-        check("2026-07-28", 5, Era::Stateless, Priming::No, Batches::Refused);
+        check("2024-11-05", 1, Era::Session, Priming::No);
+        check("2025-03-26", 2, Era::Session, Priming::No);
+        check("2025-06-18", 3, Era::Session, Priming::No);
+        check("2025-11-25", 4, Era::Session, Priming::Yes);
+        check("2026-07-28", 5, Era::Stateless, Priming::No);
     }
 
     #[test]

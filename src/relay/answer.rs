@@ -12,8 +12,13 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Response};
 
 use crate::pure::epoch::Reason;
+use crate::pure::refusal::{Execution, Failure, Unserved};
 use crate::pure::rpc::RequestId;
 use crate::relay::sink::ClientSink;
+
+/// How long a client is told to wait whose request could not be dealt with now: there was no replica, no room, or nobody
+/// to ask.
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// One request of a client on a configured path, head checked, body read whole.
 #[derive(Debug)]
@@ -176,6 +181,16 @@ pub enum NotExecuted {
 }
 
 impl NotExecuted {
+    /// What each request that was not sent is told.
+    pub(crate) const fn failure(self) -> Failure {
+        let why = match self {
+            Self::Unavailable => Unserved::Unavailable,
+            Self::Overloaded => Unserved::Overloaded,
+        };
+        let execution = Execution::NotExecuted;
+        Failure::Unserved { why, execution }
+    }
+
     /// The word for it, everywhere.
     pub const fn as_str(self) -> &'static str {
         match self {

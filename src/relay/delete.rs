@@ -48,9 +48,7 @@ pub(crate) async fn delete<W: World>(
             ) =>
         {
             session.restore(relay.now());
-            passing::pass(incoming)
-                .await
-                .unwrap_or(Answer::Refused(Refused::BackendUnreachable))
+            passing::pass_on(incoming).await
         }
         Ok(Sent::Answer(incoming)) => {
             let status = incoming.head.status;

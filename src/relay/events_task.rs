@@ -2,7 +2,7 @@
 //! Law: what is ours (a keep-alive, an error, the end of a subscription) stands between whole frames, never inside one,
 //! and each request gets one outcome: nothing is said after its answer.
 //! It is the client's to end: dropped, it closes the backend's connection, which is the cancel (wire contract, section 11).
-//! Polled, in this order, all of them safe to drop: the backend, what sends listeners away, the keep-alive's timer.
+//! Polled, in this order, all of them safe to drop: what was read ahead, the backend, what sends listeners away, the keep-alive's timer.
 //! Absent on purpose: a log, ids, replay. What a client did not take is lost with its connection, as its revision has it.
 //! Next: `passing.rs`.
 
@@ -65,6 +65,8 @@ pub(crate) struct Events<W: World> {
     relay: Arc<Relay<W>>,
     pool: Arc<Pool<W>>,
     replica: Arc<Replica>,
+    /// What was read of the body before it came here.
+    ahead: Option<Bytes>,
     /// Until the end is said.
     body: Option<Body<<W::Net as Net>::Io>>,
     waits: Waits,
@@ -110,6 +112,7 @@ impl<W: World> Events<W> {
             relay: Arc::clone(relay),
             pool: Arc::clone(pool),
             replica,
+            ahead: None,
             body: Some(body),
             waits,
             whole: Whole::new(),
@@ -124,13 +127,23 @@ impl<W: World> Events<W> {
         }
     }
 
+    /// The same, where this was read of it already.
+    pub(crate) fn behind(mut self, ahead: Option<Bytes>) -> Self {
+        self.ahead = ahead;
+        self
+    }
+
     /// What the client gets next; `None` is the orderly end.
     pub(crate) fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {
             let Some(body) = &mut self.body else {
                 return Poll::Ready(None);
             };
-            match body.poll_bytes(cx) {
+            let polled = match self.ahead.take() {
+                Some(ahead) => Poll::Ready(Some(Ok(ahead))),
+                None => body.poll_bytes(cx),
+            };
+            match polled {
                 Poll::Ready(Some(Ok(piece))) => match self.take(piece) {
                     Some(whole) => return Poll::Ready(Some(Ok(whole))),
                     None => continue,

@@ -4,10 +4,12 @@
 //! Next: `reader.rs`.
 
 use std::sync::Arc;
+use std::task::Context;
 use std::time::Duration;
 
 use tracing::debug;
 
+use crate::pure::limits::HALF_FRAME_MS_MAX;
 use crate::pure::log::Millis;
 use crate::pure::sse::encode;
 use crate::relay::mailbox::Had;
@@ -16,10 +18,9 @@ use crate::relay::sink::{Ending, Gone};
 use crate::relay::stream_task::StreamTask;
 use crate::relay::world::World;
 use crate::store::StreamLog;
-use std::task::Context;
 
 /// How long the rest of a half-sent frame may take when a connection is ended, before it is reset.
-const PARTING_MAX: Duration = Duration::from_secs(1);
+const PARTING_MAX: Duration = Duration::from_millis(HALF_FRAME_MS_MAX);
 
 /// What becomes of a connection that does not take its end in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

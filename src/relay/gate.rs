@@ -22,7 +22,7 @@ use crate::pure::session::{
     Allowance, CredentialHash, Credentials, Draw, Moment, Presented, Record, Shown, Standing,
 };
 use crate::relay::Relay;
-use crate::relay::answer::{Answer, Call, Opening, Refused};
+use crate::relay::answer::{Answer, Call, Opening, RETRY_AFTER, Refused};
 use crate::relay::delete;
 use crate::relay::exchange::{Sent, WholeAnswer};
 use crate::relay::get;
@@ -44,9 +44,6 @@ const GET_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long a DELETE may take, its proof included.
 pub(crate) const DELETE_MAX: Duration = delete::DELETE_MAX.saturating_add(PROOF_MAX);
-
-/// How long a client is told to wait whose DELETE could not be judged.
-const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// How long the rest of a ping's answer is read so that its connection can be used again.
 const REST_MAX: Duration = Duration::from_secs(1);

@@ -93,15 +93,10 @@ pub(crate) enum Looked<W: World> {
 
 /// Judges the cursor in these fields by the session that it should be of.
 pub(crate) fn judge<W: World>(relay: &Relay<W>, session: &Session<W>, fields: &HeaderMap) -> Cursor {
-    let Some(value) = fields.get(headers::LAST_EVENT_ID) else {
+    let Some(cursor) = headers::cursor_of(fields) else {
         return Cursor::None;
     };
-    let bytes = value.as_bytes().trim_ascii();
-    if bytes.is_empty() {
-        // An empty cursor is how EventSource says that it has none.
-        return Cursor::None;
-    }
-    match EventId::decode(bytes) {
+    match EventId::decode(cursor) {
         Err(_) => Cursor::Unproved(Reason::CursorUnknown),
         Ok(id) => match id.verify(&relay.keys, &session.uid) {
             Ok(()) => Cursor::Ours(id),

@@ -102,6 +102,12 @@ impl<'a> Bearings<'a> {
     }
 }
 
+/// The cursor that a client presents. An empty one is how EventSource says that it has none.
+pub(crate) fn cursor_of(fields: &HeaderMap) -> Option<&[u8]> {
+    let cursor = fields.get(LAST_EVENT_ID)?.as_bytes().trim_ascii();
+    (!cursor.is_empty()).then_some(cursor)
+}
+
 /// What kind of client this request comes from.
 pub(crate) fn agent_of(headers: &HeaderMap) -> Agent {
     Agent::of(headers.get(USER_AGENT).map_or(&[][..], HeaderValue::as_bytes))

@@ -7,7 +7,6 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
@@ -20,7 +19,7 @@ use crate::pure::rpc::{self, EventKind, RequestId};
 use crate::pure::session::{Opening, Presented};
 use crate::pure::session_token::{self, BackendId, Flags, Sealed, Transport};
 use crate::relay::Relay;
-use crate::relay::answer::{Answer, Call, Refused};
+use crate::relay::answer::{Answer, Call, RETRY_AFTER, Refused};
 use crate::relay::headers;
 use crate::relay::home::Signs;
 use crate::relay::passing::{self, Passing};
@@ -29,9 +28,6 @@ use crate::relay::session::Fresh;
 use crate::relay::world::World;
 use crate::routing::{Seat, Wants};
 use crate::upstream::{BodyError, Deadline, Read};
-
-/// How long a client is told to wait when there is no replica, or no room, for its session.
-pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// Messages on an initialize stream, before the answer, that are kept for the standalone stream.
 const EARLY_MESSAGES_MAX: usize = 16;
@@ -80,9 +76,7 @@ pub(crate) async fn initialize<W: World>(
     };
     if !incoming.head.status.is_success() {
         info!(upstream = %pool.config.name, replica = %seat.replica().authority(), status = %incoming.head.status, "initialize was refused by the backend");
-        return passing::pass(incoming)
-            .await
-            .unwrap_or(Answer::Refused(Refused::BackendUnreachable));
+        return passing::pass_on(incoming).await;
     }
     let head = incoming.head.headers.clone();
     let answered = match timeout(limit, read(pool, incoming, &id)).await {

@@ -10,10 +10,11 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use tracing::debug;
 
 use crate::net::Net;
 use crate::pure::http1::head::Framing;
-use crate::relay::answer::{Answer, PassingBody};
+use crate::relay::answer::{Answer, PassingBody, Refused};
 use crate::relay::events_task::Events;
 use crate::relay::headers;
 use crate::relay::pool::BackendAnswer;
@@ -116,7 +117,7 @@ pub(crate) async fn content<W: World>(mut incoming: BackendAnswer<W>) -> Result<
 pub(crate) async fn pass<W: World>(mut incoming: BackendAnswer<W>) -> Result<Answer<Passing<W>>, BodyError> {
     let status = incoming.head.status;
     if headers::is_event_stream(&incoming.head.headers) {
-        return Ok(untouched(incoming));
+        return Ok(untouched(incoming, None));
     }
     let mut head = headers::to_client(std::mem::take(&mut incoming.head.headers));
     if let Some(body) = incoming.body.at_hand(WHOLE_BYTES_MAX) {
@@ -133,17 +134,17 @@ pub(crate) async fn pass<W: World>(mut incoming: BackendAnswer<W>) -> Result<Ans
     })
 }
 
-/// Passes an answer on as it comes, event streams too.
-pub(crate) fn untouched<W: World>(incoming: BackendAnswer<W>) -> Answer<Passing<W>> {
-    untouched_behind(incoming, None)
+/// The same for what is nobody's call: an answer that broke off is none.
+pub(crate) async fn pass_on<W: World>(incoming: BackendAnswer<W>) -> Answer<Passing<W>> {
+    pass(incoming).await.unwrap_or_else(|error| {
+        debug!(%error, "backend's answer broke off");
+        Answer::Refused(Refused::BackendUnreachable)
+    })
 }
 
-/// The same, where this was read of it already.
+/// Passes an answer on as it comes, event streams too; this was read of it already.
 #[expect(clippy::boxed_local, reason = "every answer of a backend is in its box")]
-pub(crate) fn untouched_behind<W: World>(
-    incoming: BackendAnswer<W>,
-    ahead: Option<Bytes>,
-) -> Answer<Passing<W>> {
+pub(crate) fn untouched<W: World>(incoming: BackendAnswer<W>, ahead: Option<Bytes>) -> Answer<Passing<W>> {
     let head = headers::to_client(incoming.head.headers);
     let body = Passing::bytes(ahead, incoming.body);
     Answer::Passing(response(incoming.head.status, head, body))

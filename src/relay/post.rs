@@ -57,9 +57,19 @@ pub(crate) async fn post<W: World>(
             let asking = Asking { ids: vec![id], agent };
             Box::pin(execute(relay, session, (request, Asks::Other), asking, ticket)).await
         }
-        Said::Requests { ids, note, cancelled } => {
+        Said::Requests {
+            ids,
+            note,
+            cancelled,
+            answered,
+        } => {
             let asks = note.asks();
             session.note(note);
+            if !answered.is_empty() {
+                session.client_answered(&answered);
+                // Its requests are left in any case.
+                without_late(session, &mut request);
+            }
             let answer = match session.transport {
                 Transport::Streamable => {
                     execute(relay, session, (request, asks), Asking { ids, agent }, ticket).await
@@ -82,23 +92,38 @@ pub(crate) async fn post<W: World>(
         }
         Said::Notices { cancelled, answered } => {
             session.client_answered(&answered);
-            match session.answered_here.restore(&request.body) {
-                Restored::AsItCame => {}
-                Restored::Like { body, dropped } => {
-                    session.pool.instruments.notices_dropped.add(dropped);
-                    request.body = Bytes::from(body);
-                }
-                Restored::Dropped { dropped: answers } => {
-                    session.pool.instruments.notices_dropped.add(answers);
-                    debug!(session = %session.label(), answers, "answers came after the proxy's own and were dropped");
-                    return passing::whole(StatusCode::ACCEPTED, HeaderMap::new(), Bytes::new());
-                }
+            match without_late(session, &mut request) {
+                Left::Some => {}
+                Left::Nothing => return passing::whole(StatusCode::ACCEPTED, HeaderMap::new(), Bytes::new()),
             }
             let answer = Box::pin(notify(relay, session, request, ticket)).await;
             for id in cancelled {
                 session.cancelled(&id);
             }
             answer
+        }
+    }
+}
+
+/// What is left of a POST without answers that came after the proxy's own.
+enum Left {
+    Some,
+    Nothing,
+}
+
+/// Takes answers out that came after the proxy's own.
+fn without_late<W: World>(session: &Session<W>, request: &mut Request) -> Left {
+    match session.answered_here.restore(&request.body) {
+        Restored::AsItCame => Left::Some,
+        Restored::Like { body, dropped } => {
+            session.pool.instruments.notices_dropped.add(dropped);
+            request.body = Bytes::from(body);
+            Left::Some
+        }
+        Restored::Dropped { dropped: answers } => {
+            session.pool.instruments.notices_dropped.add(answers);
+            debug!(session = %session.label(), answers, "answers came after the proxy's own and were dropped");
+            Left::Nothing
         }
     }
 }
@@ -117,19 +142,13 @@ async fn plain<W: World>(
     ticket: &mut Ticket<W>,
 ) -> Answer<Passing<W>> {
     match ticket.heard(session.send(relay, request).await) {
-        Ok(Sent::Answer(incoming)) => pass_on(incoming).await,
+        Ok(Sent::Answer(incoming)) => passing::pass_on(incoming).await,
         Ok(Sent::Whole(answer)) => answer.into_answer(),
         Ok(Sent::SessionGone) => Answer::Refused(Refused::SessionGone),
         Ok(Sent::Refused | Sent::NotRun | Sent::Strange) | Err(_) => {
             Answer::Refused(Refused::BackendUnreachable)
         }
     }
-}
-
-pub(crate) async fn pass_on<W: World>(incoming: BackendAnswer<W>) -> Answer<Passing<W>> {
-    passing::pass(incoming)
-        .await
-        .unwrap_or(Answer::Refused(Refused::BackendUnreachable))
 }
 
 /// Notifications and answers: 202 while the session is alive, whatever becomes of them (wire contract, section 7): a
@@ -156,7 +175,7 @@ async fn notify<W: World>(
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
             ) =>
         {
-            pass_on(incoming).await
+            passing::pass_on(incoming).await
         }
         Ok(Sent::Whole(answer)) if answer.denies() => answer.into_answer(),
         Ok(Sent::Answer(incoming)) => {

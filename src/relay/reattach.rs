@@ -1,7 +1,8 @@
 //! A backend's stream that broke and is asked again: it goes on unnoticed if it proves that nothing is missing.
 //! Law: what proves nothing is an error or a reset, never a continuation (wire contract, section 8). Bounded in time
 //! and tries. A replica that refused a connection meanwhile may have been another one: nothing it says proves anything.
-//! Absent on purpose: what is compared (`pure/overlap.rs`, `pure/twice.rs`) and when it is given up (`pursuit.rs`).
+//! Absent on purpose: what is compared (`pure/overlap.rs`, `pure/twice.rs`), and when it is given up
+//! (`pure/stream/pursuit.rs`).
 //! Next: `confirm.rs`, which reads what then comes; `pursue.rs`, for backends that end a stream to be polled.
 
 use tracing::{debug, info};

@@ -36,6 +36,8 @@ pub(crate) enum Said {
         note: Note,
         /// The requests that a `notifications/cancelled` among them withdraws.
         cancelled: Vec<RequestId>,
+        /// The requests of the backend's that answers among them answer.
+        answered: Vec<RequestId>,
     },
     /// Notifications and answers only.
     Notices {
@@ -110,6 +112,7 @@ fn read(raw: &Bytes) -> Said {
             ids: vec![id],
             note: note(&method, raw),
             cancelled: Vec::new(),
+            answered: Vec::new(),
         },
         Ok(Body::One(Message::Notification { method })) => Said::Notices {
             cancelled: withdrawn(&method, raw).into_iter().collect(),
@@ -151,7 +154,12 @@ fn several(messages: Vec<Message<'_>>, raw: &[u8]) -> Said {
     if ids.is_empty() {
         Said::Notices { cancelled, answered }
     } else {
-        Said::Requests { ids, note, cancelled }
+        Said::Requests {
+            ids,
+            note,
+            cancelled,
+            answered,
+        }
     }
 }
 
@@ -192,11 +200,14 @@ mod tests {
                 ids: several,
                 note,
                 cancelled,
+                answered,
             } => format!(
-                "requests {} {note:?}{}{}",
+                "requests {} {note:?}{}{}{}{}",
                 ids(&several),
                 if cancelled.is_empty() { "" } else { " cancelled " },
-                ids(&cancelled)
+                ids(&cancelled),
+                if answered.is_empty() { "" } else { " answered " },
+                ids(&answered)
             ),
             Said::Notices { cancelled, answered } => format!(
                 "notices, cancelled {}, answered {}",
@@ -255,6 +266,10 @@ mod tests {
             (
                 r#"[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}]"#,
                 "requests 1 Nothing cancelled 7",
+            ),
+            (
+                r#"[{"jsonrpc":"2.0","id":7,"result":{}},{"jsonrpc":"2.0","id":1,"method":"a"}]"#,
+                "requests 1 Nothing answered 7",
             ),
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error"}}"#,

@@ -8,6 +8,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::Method;
 use http::header::CONTENT_ENCODING;
 use tracing::debug;
@@ -18,11 +19,10 @@ use crate::pure::revision::Era;
 use crate::pure::rpc::RequestId;
 use crate::pure::stateless::{Errand, TaskKey};
 use crate::relay::Relay;
-use crate::relay::answer::{Answer, Call, NoAnswer, NotExecuted, Refused, Resource};
+use crate::relay::answer::{Answer, Call, NoAnswer, NotExecuted, RETRY_AFTER, Refused, Resource};
 use crate::relay::beside;
 use crate::relay::events_task::{Events, Waits};
 use crate::relay::headers;
-use crate::relay::initialize::RETRY_AFTER;
 use crate::relay::passing::{self, Passing};
 use crate::relay::pool::{BackendAnswer, KnownBy, Pool, Request, Unanswered};
 use crate::relay::said::Said;
@@ -62,9 +62,7 @@ pub(crate) async fn pass<W: World>(
             Errand::Task(_) | Errand::Other if ids.is_empty() => Waits::Nothing,
             Errand::Task(_) | Errand::Other => Waits::Answers(ids),
         };
-        let ResponseHead { status, headers, .. } = incoming.head;
-        let events = Events::new((relay, pool), replica, incoming.body, waits);
-        return passing::framed(status, headers, events);
+        return follow((relay, pool), replica, (incoming, None), waits);
     }
     match passing::pass(incoming).await {
         Ok(answer) if resource != Resource::Endpoint => beside::publish(pool, &replica, &resource, answer),
@@ -81,6 +79,36 @@ pub(crate) async fn pass<W: World>(
             Answer::Refused(lost(ids, Reason::BackendLost, era))
         }
     }
+}
+
+/// Passes on what answered a GET that might have begun a session and did not, as where none can begin. This was read of
+/// it already, if it is an event stream.
+pub(super) async fn pass_unfounded<W: World>(
+    relay: &Arc<Relay<W>>,
+    pool: &Arc<Pool<W>>,
+    replica: Arc<Replica>,
+    (incoming, ahead): (BackendAnswer<W>, Option<Bytes>),
+) -> Answer<Passing<W>> {
+    if is_followed::<W>(&incoming) {
+        return follow((relay, pool), replica, (incoming, ahead), Waits::Nothing);
+    }
+    match ahead {
+        // Its frames can't be seen.
+        Some(_) => passing::untouched(incoming, ahead),
+        None => passing::pass_on(incoming).await,
+    }
+}
+
+/// Passes an event stream on, frame by frame, of which this was read already.
+fn follow<W: World>(
+    owners: (&Arc<Relay<W>>, &Arc<Pool<W>>),
+    replica: Arc<Replica>,
+    (incoming, ahead): (BackendAnswer<W>, Option<Bytes>),
+    waits: Waits,
+) -> Answer<Passing<W>> {
+    let ResponseHead { status, headers, .. } = incoming.head;
+    let events = Events::new(owners, replica, incoming.body, waits).behind(ahead);
+    passing::framed(status, headers, events)
 }
 
 /// Sends it where it belongs, if that is known and answers; else to any replica, the least busy one by default.

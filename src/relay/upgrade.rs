@@ -20,7 +20,7 @@ use tracing::{debug, info};
 use crate::net::Net;
 use crate::pure::epoch::Reason;
 use crate::pure::log::{EndMark, Millis};
-use crate::pure::refusal::{self, Execution, Failure, Unserved};
+use crate::pure::refusal;
 use crate::pure::revision::Priming;
 use crate::pure::rpc::RequestId;
 use crate::pure::session::{Asks, Generation};
@@ -151,14 +151,7 @@ impl<W: World> StreamTask<W> {
                 self.session.finished(self.epoch);
             }
             Late::Refused(status) => self.answer_each(now, |id| refusal::backend_status(id, status)),
-            Late::NotSent(why) => {
-                let why = match why {
-                    NotExecuted::Unavailable => Unserved::Unavailable,
-                    NotExecuted::Overloaded => Unserved::Overloaded,
-                };
-                let execution = Execution::NotExecuted;
-                self.answer_open(Failure::Unserved { why, execution }, now);
-            }
+            Late::NotSent(why) => self.answer_open(why.failure(), now),
             Late::NotRun(words) => {
                 let words = match self.life.open_ids().len() {
                     1 => words,

@@ -143,6 +143,37 @@ fn batches_without_requests() {
     }
 }
 
+/// What a client answers counts also where it asks in the same breath: it is not asked again.
+#[test]
+fn an_answer_among_requests_is_an_answer() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &[]);
+    let session = open(&proxy, &backend);
+    let (mut client, mut exchange, early) = streaming(&session, &backend, &call("1"));
+    let asked = r#"{"jsonrpc":"2.0","id":"s1","method":"roots/list"}"#;
+    exchange.event(asked);
+    message(&mut client, asked);
+    let body = batch(&[result("\"s1\""), ask("2")]);
+    let (mut other, mut answering, _) = streaming(&session, &backend, &body);
+    answering.event(&result("2"));
+    let event = message(&mut other, &result("2"));
+    last(&mut other, &event);
+    client.cut();
+    session.client_left(&proxy);
+    let mut client = session.resume(early.id());
+    assert_eq!(verdict(&client.head()), "resumed 0 1");
+    client.event();
+    let again: Value = serde_json::from_str(client.event().data()).expect("JSON");
+    assert_eq!(
+        (&again["id"], again["method"].is_string()),
+        (&Value::Null, true),
+        "{again}"
+    );
+    exchange.event(&result("1"));
+    let event = message(&mut client, &result("1"));
+    last(&mut client, &event);
+}
+
 /// For the revisions without batches an array is the backend's to judge: it reaches it, and its word comes back.
 #[test]
 fn revisions_without_batches_leave_arrays_to_the_backend() {

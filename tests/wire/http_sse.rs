@@ -699,7 +699,8 @@ fn a_made_up_token() {
     let backend = Backend::start();
     let proxy = started(&backend, &[]);
     let it = open(&proxy, &backend);
-    let forged = format!("{}x", &it.endpoint[..it.endpoint.len() - 1]);
+    let (but_one, last) = it.endpoint.split_at(it.endpoint.len() - 1);
+    let forged = format!("{but_one}{}", if last == "x" { "y" } else { "x" });
     for target in [&*forged, "/sse?sessionId=", "/sse?sessionId=%00"] {
         let mut client = proxy.connect();
         client.send_to(target, "POST", &[], &call("1"));
@@ -833,6 +834,26 @@ fn where_it_is_not_wanted() {
         // Silent ones get comments, between frames.
         assert_eq!(body.replace(": keep-alive\n\n", ""), format!("{said}: more\n\n"));
     }
+}
+
+/// A stream that turns out to be of another transport is passed on like those that were never asked: with comments in
+/// silence, and none within a frame.
+#[test]
+fn one_of_another_transport_is_kept_alive() {
+    let backend = Backend::start();
+    let settings = ["upstream.transport=auto", "upstream.stream.keepalive=1s"];
+    let proxy = started(&backend, &settings);
+    let mut client = get(&proxy, &[]);
+    let mut standing = backend.next_of("GET").stream();
+    standing.chunk("data: 1\n\ndata: {\"half\":");
+    client.head();
+    assert_eq!(client.event().data(), "1");
+    client.comment();
+    standing.chunk("1}\n\n");
+    assert_eq!(client.event().data(), "{\"half\":1}");
+    client.comment();
+    client.cut();
+    standing.wait_closed();
 }
 
 /// Messages in one breath with the endpoint, and a second endpoint that is not the client's to see.

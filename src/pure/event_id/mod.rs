@@ -1,9 +1,9 @@
 //! The epoch-tagged event id: what a client sees of its position, and presents when it comes back.
 //! Law: one spelling. Whatever `decode` takes, `encode` prints again byte for byte; everything else is unparseable.
 //! Nothing that an id says is believed before `verify` found its MAC right (wire contract, section 3).
-//! Absent on purpose: what follows from an id. That is asked of the log, in `resume.rs`.
+//! Absent on purpose: what follows from an id. That is asked of the log, in `../resume.rs`.
 //! Why the MAC does not cover the position: it is computed once per stream, not once per event.
-//! Next: `stream_name.rs`, then `../log.rs`.
+//! Next: `stream_name.rs`, then `../log/mod.rs`.
 
 use std::fmt;
 

@@ -2,7 +2,7 @@
 //! Law: one spelling of a size is read (RFC 9112, section 7.1, without its leniences): hexadecimal digits, an extension
 //! from `;` on if there is one, CR LF. No blank before or behind, no bare LF, nothing that overflows.
 //! Absent on purpose: what extensions and trailers say. They are skipped, within bounds.
-//! Next: `../rpc.rs`.
+//! Next: `../rpc/mod.rs`.
 
 use std::fmt;
 

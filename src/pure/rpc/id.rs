@@ -1,7 +1,7 @@
 //! A JSON-RPC id: the token as it came, compared by what it means.
 //! Law: two ids are equal by the rules of the wire contract, section 3; what is echoed is the raw token.
 //! Absent on purpose: numbers. An id of forty digits is as good as one of two.
-//! Next: `../event_id.rs`, which spells an id into the name of a stream.
+//! Next: `../event_id/mod.rs`, which spells an id into the name of a stream.
 
 use std::borrow::Cow;
 use std::fmt;

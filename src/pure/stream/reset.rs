@@ -1,14 +1,13 @@
-//! What a client is told when continuity is lost, in terms that it already understands (wire contract, section 6).
-//! Law: every unanswered request gets exactly one error; a listener is told to read again whatever it holds a copy of.
+//! What a listener is told when continuity is lost, in terms that it already understands (wire contract, section 6).
+//! Law: it is told to read again whatever it holds a copy of.
 //! What can't be said so (task status, servers that declare nothing) shows only in the header and the `reset` event.
-//! Absent on purpose: ids and frames; the log gives them, as to every event.
+//! Absent on purpose: the errors of calls (`../refusal.rs`), ids and frames; the log gives those, as to every event.
 //! Next: `../session/mod.rs`, which knows what was declared and subscribed.
 
 use std::borrow::Cow;
 
 use crate::pure::epoch::{Epoch, Reason};
-use crate::pure::log::EndMark;
-use crate::pure::refusal::{self, Failure, List, LogLevel, Withdrawal};
+use crate::pure::refusal::{self, List, LogLevel, Withdrawal};
 use crate::pure::rpc::RequestId;
 use crate::pure::session::Subscriptions;
 use crate::pure::session_token::{Declared, Flags};
@@ -17,8 +16,6 @@ use crate::pure::stream::Agent;
 /// One event that tells a reset.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Say<'a> {
-    /// A request has no answer, and won't get one: a JSON-RPC error.
-    Failed(&'a RequestId),
     /// For clients that know of throughline: `event: reset`.
     Notice,
     /// For people: a log message, at this level of the client's if it is graver than `warning`.
@@ -45,11 +42,7 @@ impl Say<'_> {
     pub const fn event(&self) -> &'static [u8] {
         match self {
             Self::Notice => b"reset",
-            Self::Failed(_)
-            | Self::Warning(_)
-            | Self::ListChanged(_)
-            | Self::ResourceUpdated(_)
-            | Self::Withdrawn(_) => b"",
+            Self::Warning(_) | Self::ListChanged(_) | Self::ResourceUpdated(_) | Self::Withdrawn(_) => b"",
         }
     }
 
@@ -57,7 +50,6 @@ impl Say<'_> {
     pub fn data(&self, told: Told) -> Cow<'static, [u8]> {
         let Told { reason, epoch } = told;
         match *self {
-            Self::Failed(id) => refusal::error(id, Failure::Reset { reason, epoch }).into(),
             Self::Notice => refusal::reset_notice(reason, epoch).into(),
             Self::Warning(level) => refusal::reset_warning(level, reason, epoch).into(),
             Self::ListChanged(list) => refusal::list_changed(list).into(),
@@ -65,15 +57,6 @@ impl Say<'_> {
             Self::Withdrawn(id) => refusal::cancelled(id, Withdrawal::Reset(reason)).into(),
         }
     }
-}
-
-/// What a POST stream tells: an error for each request that is still open, the last with the end mark.
-pub fn of_post(open: &[RequestId]) -> impl Iterator<Item = (Say<'_>, EndMark)> {
-    let last = open.len().saturating_sub(1);
-    open.iter().enumerate().map(move |(nth, id)| {
-        let end = if nth == last { EndMark::Last } else { EndMark::Open };
-        (Say::Failed(id), end)
-    })
 }
 
 /// What is known of the session whose standalone stream is reset.
@@ -120,12 +103,6 @@ pub fn of_standalone<'a>(listener: Listener<'a>) -> impl Iterator<Item = Say<'a>
         .chain(resources.iter().map(|uri| Say::ResourceUpdated(uri)))
 }
 
-/// What an attached client is told of a gap upstream whose response is still to be had: a warning, if logging was
-/// declared, and no error.
-pub fn of_gap_in_answer(declared: Flags, level: Option<LogLevel>) -> Option<Say<'static>> {
-    declared.has(Declared::Logging).then_some(Say::Warning(level))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,23 +114,6 @@ mod tests {
 
     fn id(raw: &str) -> RequestId {
         RequestId::from_raw(raw.as_bytes()).unwrap()
-    }
-
-    #[test]
-    fn every_open_request_fails_once_and_the_last_ends_the_stream() {
-        let ids = [id("1"), id(r#""a""#)];
-        for count in 0..=2 {
-            let told: Vec<_> = of_post(&ids[..count]).collect();
-            let expected = [
-                (Say::Failed(&ids[0]), EndMark::Open),
-                (Say::Failed(&ids[1]), EndMark::Last),
-            ];
-            match count {
-                0 => assert!(told.is_empty()),
-                1 => assert_eq!(told, [(Say::Failed(&ids[0]), EndMark::Last)]),
-                _ => assert_eq!(told, expected),
-            }
-        }
     }
 
     #[test]
@@ -223,7 +183,6 @@ mod tests {
     fn what_is_said_is_one_line_of_json_rpc() {
         let id = id("7");
         for (say, event, expected) in [
-            (Say::Failed(&id), "", r#""id":7,"error":{"code":-32603"#),
             (
                 Say::Notice,
                 "reset",
@@ -243,12 +202,5 @@ mod tests {
             assert!(data.contains(expected) && !data.contains('\n'), "{data}");
             crate::pure::rpc::read(data.as_bytes()).unwrap();
         }
-    }
-
-    #[test]
-    fn a_gap_in_an_answer_is_a_warning_where_logging_was_declared() {
-        let logging = Flags::NONE.with(Declared::Logging);
-        assert_eq!(of_gap_in_answer(logging, None), Some(Say::Warning(None)));
-        assert_eq!(of_gap_in_answer(Flags::NONE, None), None);
     }
 }

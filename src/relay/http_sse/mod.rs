@@ -79,10 +79,11 @@ impl<W: World> Relay<W> {
             (Resource::Endpoint, None) => {}
             (Resource::Beside(_), _) | (Resource::Endpoint, Some(_)) => return None,
         }
-        match Recognised::of(bearings.version.map(HeaderValue::as_bytes), &call.body) {
-            Recognised::Session(_) => {}
-            Recognised::Stateless(_) => return None,
-        }
+        // Asked last: most requests are none of these by their method or their query.
+        let stands_alone = || {
+            let version = bearings.version.map(HeaderValue::as_bytes);
+            matches!(Recognised::of(version, &call.body), Recognised::Stateless(_))
+        };
         let pool = &self.pools[upstream];
         match call.method {
             Method::GET => {
@@ -91,6 +92,9 @@ impl<W: World> Relay<W> {
                     Spoken::Sse => Known::Yes,
                     Spoken::Auto => Known::NotYet,
                 };
+                if stands_alone() {
+                    return None;
+                }
                 Some(match cursor(&call.headers) {
                     Cursor::None => Arrival::Opens(known),
                     Cursor::Of(id) => match self.registry.carried_by(id.epoch) {
@@ -104,8 +108,9 @@ impl<W: World> Relay<W> {
             }
             Method::POST => {
                 let token = call.query.as_deref().and_then(http_sse::token_in)?;
-                if pool.speaks() != Spoken::Sse && !token.starts_with(session_token::BEGINS) {
-                    // A parameter of somebody else's may have this name.
+                // A parameter of somebody else's may have this name.
+                let may_be_ours = pool.speaks() == Spoken::Sse || token.starts_with(session_token::BEGINS);
+                if !may_be_ours || stands_alone() {
                     return None;
                 }
                 let token = HeaderValue::from_str(token).ok();
@@ -133,10 +138,8 @@ enum Cursor {
 }
 
 fn cursor(fields: &HeaderMap) -> Cursor {
-    let value = fields.get(headers::LAST_EVENT_ID);
-    match value.map(|value| value.as_bytes().trim_ascii()) {
-        // An empty cursor is how EventSource says that it has none.
-        None | Some(b"") => Cursor::None,
+    match headers::cursor_of(fields) {
+        None => Cursor::None,
         Some(bytes) => match EventId::decode(bytes) {
             Ok(id) if id.stream == StreamName::HttpSse => Cursor::Of(id),
             Ok(_) | Err(_) => Cursor::Strange,
@@ -167,6 +170,7 @@ pub(crate) async fn answer<W: World>(
                     ids: vec![id],
                     note: Note::Nothing,
                     cancelled: Vec::new(),
+                    answered: Vec::new(),
                 },
                 said @ (Said::Nothing | Said::Unreadable | Said::Requests { .. } | Said::Notices { .. }) => {
                     said

@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue};
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
@@ -22,23 +22,21 @@ use crate::pure::session_token::{self, BackendId, Flags, Sealed, Transport};
 use crate::pure::sse::{Block, Decoder};
 use crate::pure::stream::{Agent, Life};
 use crate::relay::Relay;
-use crate::relay::answer::{Answer, Call, Refused};
+use crate::relay::answer::{Answer, Call, RETRY_AFTER, Refused};
 use crate::relay::birth::{Beginning, Place};
 use crate::relay::headers;
 use crate::relay::home::Signs;
 use crate::relay::http_sse::Known;
-use crate::relay::passing::{self, Passing};
+use crate::relay::passing::Passing;
 use crate::relay::pool::{BackendAnswer, KnownBy, Pool, Request, Unanswered};
 use crate::relay::session::Fresh;
 use crate::relay::source::Source;
+use crate::relay::stateless;
 use crate::relay::stream_task::StreamTask;
 use crate::relay::turn::Told;
 use crate::relay::world::World;
 use crate::routing::{Seat, Wants};
 use crate::upstream::{Deadline, EventBody};
-
-/// How long a client is told to wait when there is no replica, or no room, for its session.
-const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// How long an event stream of unknown transport may be silent before it is passed on as one of another: servers of this
 /// transport name their endpoint at once.
@@ -49,14 +47,20 @@ const FIRST_BYTES_MAX: usize = 64 * 1024;
 
 /// What an event stream turned out to be.
 enum Begins {
-    /// HTTP+SSE: the data of its endpoint, and what came behind it.
-    HttpSse {
-        data: Box<[u8]>,
-        behind: Vec<Told>,
-        decoder: Decoder,
-    },
+    /// HTTP+SSE.
+    HttpSse(Box<Named>),
     /// Something else.
     Otherwise(&'static str),
+}
+
+/// An endpoint was named.
+struct Named {
+    /// The data of its event.
+    data: Box<[u8]>,
+    /// What came behind it.
+    behind: Vec<Told>,
+    /// Where the stream goes on.
+    decoder: Decoder,
 }
 
 /// What the client that asks shows.
@@ -78,10 +82,9 @@ enum Bears {
 
 impl Asker {
     fn of<W: World>(relay: &Relay<W>, pool: &Pool<W>, fields: &HeaderMap) -> Self {
-        let cursor = fields.get(headers::LAST_EVENT_ID);
-        let bears = match cursor.map(|cursor| cursor.as_bytes().trim_ascii()) {
-            None | Some(b"") if fields.contains_key(headers::PROTOCOL_VERSION) => Bears::Revision,
-            None | Some(b"") => Bears::Nothing,
+        let bears = match headers::cursor_of(fields) {
+            None if fields.contains_key(headers::PROTOCOL_VERSION) => Bears::Revision,
+            None => Bears::Nothing,
             Some(_) => Bears::Cursor,
         };
         Self {
@@ -117,37 +120,29 @@ pub(super) async fn open<W: World>(
         Err(why) => return Answer::Refused(unanswered(why, known)),
     };
     match recognise(pool, incoming, known).await {
-        Recognised::Otherwise(answer) => *answer,
-        Recognised::Bad(what) => bad(pool, &seat, what),
-        Recognised::HttpSse(begun) => found(relay, pool, (seat, asker), begun).await,
+        First::Otherwise(incoming, ahead) => {
+            stateless::pass_unfounded(relay, pool, Arc::clone(seat.replica()), (incoming, ahead)).await
+        }
+        First::Bad(what) => bad(pool, &seat, what),
+        First::HttpSse(incoming, named) => found(relay, pool, (seat, asker), (incoming, *named)).await,
     }
 }
 
 /// What a backend's answer to the GET turned out to be.
-enum Recognised<W: World> {
-    HttpSse(Box<Begun<W>>),
-    /// The client's, as it is.
-    Otherwise(Box<Answer<Passing<W>>>),
+enum First<W: World> {
+    HttpSse(BackendAnswer<W>, Box<Named>),
+    /// The client's, as it is; this was read of it already.
+    Otherwise(BackendAnswer<W>, Option<Bytes>),
     /// This is wrong with it.
     Bad(&'static str),
 }
 
-/// An event stream that begins with an endpoint.
-struct Begun<W: World> {
-    incoming: BackendAnswer<W>,
-    data: Box<[u8]>,
-    behind: Vec<Told>,
-    decoder: Decoder,
-}
-
-async fn recognise<W: World>(pool: &Pool<W>, mut incoming: BackendAnswer<W>, known: Known) -> Recognised<W> {
+async fn recognise<W: World>(pool: &Pool<W>, mut incoming: BackendAnswer<W>, known: Known) -> First<W> {
     let succeeds = incoming.head.status.is_success();
     if !succeeds || !headers::is_event_stream(&incoming.head.headers) {
         return match pool.config.transport {
-            Spoken::Sse if succeeds => Recognised::Bad("the GET was not answered with an event stream"),
-            Spoken::Auto | Spoken::Streamable | Spoken::Sse => {
-                Recognised::Otherwise(Box::new(passing::untouched(incoming)))
-            }
+            Spoken::Sse if succeeds => First::Bad("the GET was not answered with an event stream"),
+            Spoken::Auto | Spoken::Streamable | Spoken::Sse => First::Otherwise(incoming, None),
         };
     }
     let wait = match known {
@@ -158,28 +153,15 @@ async fn recognise<W: World>(pool: &Pool<W>, mut incoming: BackendAnswer<W>, kno
     let beginning = timeout(wait, begins(pool, &mut incoming, &mut read)).await;
     let late = Begins::Otherwise("the endpoint event did not come in time");
     match (beginning.unwrap_or(late), pool.config.transport) {
-        (
-            Begins::HttpSse {
-                data,
-                behind,
-                decoder,
-            },
-            _,
-        ) => {
+        (Begins::HttpSse(named), _) => {
             pool.seen_to_speak(Transport::HttpSse);
-            Recognised::HttpSse(Box::new(Begun {
-                incoming,
-                data,
-                behind,
-                decoder,
-            }))
+            First::HttpSse(incoming, named)
         }
-        (Begins::Otherwise(what), Spoken::Sse) => Recognised::Bad(what),
+        (Begins::Otherwise(what), Spoken::Sse) => First::Bad(what),
         (Begins::Otherwise(what), Spoken::Auto | Spoken::Streamable) => {
             debug!(upstream = %pool.config.name, what, "an event stream without a session was passed on as it is");
             pool.seen_to_speak(Transport::Streamable);
-            let passed = passing::untouched_behind(incoming, Some(read.freeze()));
-            Recognised::Otherwise(Box::new(passed))
+            First::Otherwise(incoming, Some(read.freeze()))
         }
     }
 }
@@ -189,7 +171,7 @@ async fn found<W: World>(
     relay: &Arc<Relay<W>>,
     pool: &Arc<Pool<W>>,
     (seat, asker): (Seat, Asker),
-    begun: Box<Begun<W>>,
+    (incoming, named): (BackendAnswer<W>, Named),
 ) -> Answer<Passing<W>> {
     match asker.bears {
         Bears::Nothing => {}
@@ -205,12 +187,11 @@ async fn found<W: World>(
     if let Some(refused) = no_room(relay, pool) {
         return Answer::Refused(refused);
     }
-    let Begun {
-        incoming,
+    let Named {
         data,
         behind,
         decoder,
-    } = *begun;
+    } = named;
     let base = Base {
         origin: seat.replica().origin(),
         path: seat.replica().path(),
@@ -293,11 +274,11 @@ async fn begins<W: World>(pool: &Pool<W>, incoming: &mut BackendAnswer<W>, read:
         }
         if let Some(data) = endpoint.take() {
             behind.retain(|told| !told.data.is_empty());
-            return Begins::HttpSse {
+            return Begins::HttpSse(Box::new(Named {
                 data,
                 behind,
                 decoder,
-            };
+            }));
         }
         if read.len() > FIRST_BYTES_MAX {
             return Begins::Otherwise("the endpoint event is too long");

@@ -7,7 +7,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -16,24 +15,20 @@ use tracing::debug;
 
 use crate::config::resolved::Errors;
 use crate::pure::epoch::{Epoch, Reason};
-use crate::pure::refusal::{Execution, Failure, Unserved};
+use crate::pure::refusal::Failure;
 use crate::pure::rpc::RequestId;
 use crate::pure::session::Asks;
 use crate::relay::Relay;
-use crate::relay::answer::{Answer, NotExecuted, Refused};
+use crate::relay::answer::{Answer, NotExecuted, RETRY_AFTER, Refused};
 use crate::relay::exchange::{Sent, WholeAnswer};
 use crate::relay::http_sse::stream::{Begin, Carried, Outcome};
 use crate::relay::mailbox::{Command, Mailbox};
 use crate::relay::passing::{self, Passing};
 use crate::relay::pool::{Request, Unanswered};
-use crate::relay::post;
 use crate::relay::session::Session;
 use crate::relay::ticket::Ticket;
 use crate::relay::world::World;
 use crate::telemetry::words;
-
-/// How long a client is told to wait that does not read its stream.
-const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// The answers of one POST, where they are awaited.
 struct Awaiting {
@@ -114,10 +109,7 @@ pub(crate) async fn execute<W: World>(
         // The time to drain is over: the stream says so to every call.
         return accepted();
     };
-    let not_sent = |why| {
-        let execution = Execution::NotExecuted;
-        Outcome::Failed(Failure::Unserved { why, execution })
-    };
+    let not_sent = |why: NotExecuted| Outcome::Failed(why.failure());
     let lost = Outcome::Failed(Failure::Lost {
         reason: Reason::BackendLost,
     });
@@ -133,18 +125,15 @@ pub(crate) async fn execute<W: World>(
             }
             None => {
                 awaiting.withdraw();
-                post::pass_on(incoming).await
+                passing::pass_on(incoming).await
             }
         },
         Ok(Sent::Whole(answer)) => refused(session, &awaiting, answer),
         Ok(Sent::SessionGone) => Answer::Refused(Refused::SessionGone),
         Ok(Sent::NotRun | Sent::Refused) => awaiting.fail(Outcome::Failed(Failure::NotRun)),
         Ok(Sent::Strange) | Err(Unanswered::Lost(_) | Unanswered::TimedOut) => awaiting.fail(lost),
-        Err(Unanswered::NoReplica) => awaiting.fail(not_sent(Unserved::Unavailable)),
-        Err(Unanswered::NotSent(why)) => awaiting.fail(not_sent(match why {
-            NotExecuted::Unavailable => Unserved::Unavailable,
-            NotExecuted::Overloaded => Unserved::Overloaded,
-        })),
+        Err(Unanswered::NoReplica) => awaiting.fail(not_sent(NotExecuted::Unavailable)),
+        Err(Unanswered::NotSent(why)) => awaiting.fail(not_sent(why)),
     }
 }
 

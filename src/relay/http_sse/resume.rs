@@ -1,7 +1,7 @@
 //! A client of HTTP+SSE that comes back: its cursor is all that it brings.
 //! Law: it gets its `endpoint` again, and exactly what it missed, or 404. Nothing is half met: to this transport a reset
 //! is unknown, and a silent new endpoint would leave the client uninitialised for ever (wire contract, section 10).
-//! Absent on purpose: the credential, which was judged before (`gate.rs`).
+//! Absent on purpose: the credential, which was judged before (`../gate.rs`).
 //! Next: `../ask.rs`.
 
 use std::sync::Arc;

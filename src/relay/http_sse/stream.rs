@@ -15,13 +15,14 @@ use crate::pure::epoch::{Epoch, EpochEnd, Reason};
 use crate::pure::event_id::StreamName;
 use crate::pure::http_sse::{self, ENDPOINT};
 use crate::pure::log::{EndMark, Millis};
-use crate::pure::refusal::{self, Execution, Failure, Unserved, Withdrawal};
+use crate::pure::refusal::{self, Execution, Failure, Withdrawal};
 use crate::pure::resume::Resume;
 use crate::pure::rpc::{EventKind, RequestId, classify_event};
 use crate::pure::session::{Ended, Left, LossCause};
 use crate::pure::sse::encode;
 use crate::pure::stream::Take;
 use crate::relay::Relay;
+use crate::relay::answer::NotExecuted;
 use crate::relay::exchange::CANCEL_MAX;
 use crate::relay::mailbox::{Asked, Command, EndCause, Reply};
 use crate::relay::session::Session;
@@ -165,10 +166,7 @@ impl<W: World> StreamTask<W> {
             Ok(()) => Begin::Open,
             Err(full) => {
                 warn!(session = %self.session.label(), running = full.running, "call refused: streams_max run already");
-                let failure = Failure::Unserved {
-                    why: Unserved::Overloaded,
-                    execution: Execution::NotExecuted,
-                };
+                let failure = NotExecuted::Overloaded.failure();
                 self.tell_outcome(ids, Outcome::Failed(failure), now);
                 Begin::Full
             }
@@ -263,15 +261,14 @@ impl<W: World> StreamTask<W> {
     /// Takes what the backend said in one breath with its endpoint.
     pub(crate) fn take_first(&mut self, said: Vec<Told>, now: Millis) {
         for told in said {
-            let request = match classify_event(&told.data) {
+            let kind = classify_event(&told.data);
+            let taken = self.life.take(&kind, &told.event, self.agent);
+            let request = match kind {
                 EventKind::Request { id, method: _ } => Some(id),
                 EventKind::Notification | EventKind::Response(_) | EventKind::Batch(_) | EventKind::Other => {
                     None
                 }
             };
-            let taken = self
-                .life
-                .take(&classify_event(&told.data), &told.event, self.agent);
             match taken {
                 Take::Append | Take::AppendLast => self.tell(vec![told], now),
                 Take::Drop(why) => self.counts.drop(why),
