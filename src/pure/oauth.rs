@@ -48,8 +48,11 @@ pub enum Metadata<'a> {
 }
 
 impl<'a> Metadata<'a> {
-    /// What a path is, if it is one of metadata.
+    /// What a path is, if it is one of metadata. One that a server may resolve to another place is none.
     pub fn at(path: &'a str) -> Option<Self> {
+        if has_dot_segment(path) {
+            return None;
+        }
         for document in METADATA {
             if let Some(of) = path.strip_prefix(document) {
                 let document = &path[..document.len()];
@@ -71,6 +74,17 @@ impl<'a> Metadata<'a> {
             Self::OfPath { path, .. } | Self::Below { path } => Some(path),
         }
     }
+}
+
+/// Whether a path may lead elsewhere than it reads. Servers resolve dot segments, some of them also where the dots or the
+/// slashes are escaped, slashes are written backwards, or a parameter follows the dots.
+fn has_dot_segment(path: &str) -> bool {
+    let mut plain = path.to_ascii_lowercase();
+    for (escaped, meant) in [("%2e", "."), ("%2f", "/"), ("%5c", "/"), ("%3b", ";")] {
+        plain = plain.replace(escaped, meant);
+    }
+    let mut segments = plain.split(['/', '\\']);
+    segments.any(|segment| matches!(segment.split(';').next(), Some("." | "..")))
 }
 
 /// One path in place of another: an endpoint's here, and at its replica.
@@ -203,6 +217,30 @@ mod tests {
         check("/mcp/.well-known/openid-configuration", Some(Some("/mcp")));
         check("/.well-known/oauth-protected-resources", None);
         check("/.well-known/other", None);
+        check(
+            "/.well-known/oauth-protected-resource/a..b/.c/d.",
+            Some(Some("/a..b/.c/d.")),
+        );
+        for elsewhere in [
+            "..",
+            "../../admin",
+            "./mcp",
+            "a/..",
+            "%2e%2E/admin",
+            ".%2e/admin",
+            "..%2fadmin",
+            "..%5Cadmin",
+            "..\\admin",
+            "..;/admin",
+            "..;v=1/admin",
+            "..%3b/admin",
+        ] {
+            check(
+                &format!("/.well-known/oauth-protected-resource/{elsewhere}"),
+                None,
+            );
+            check(&format!("/{elsewhere}/.well-known/openid-configuration"), None);
+        }
         check("/mcp", None);
     }
 

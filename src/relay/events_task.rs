@@ -1,6 +1,7 @@
 //! A backend's event stream on its way to a client without a session: byte for byte, frame by frame.
 //! Law: what is ours (a keep-alive, an error, the end of a subscription) stands between whole frames, never inside one,
-//! and each request gets one outcome: nothing is said after its answer.
+//! and each request gets one outcome: nothing is said after its answer. One byte order mark is left out, since it would
+//! stand behind our first comment, and hide the first line from its reader.
 //! It is the client's to end: dropped, it closes the backend's connection, which is the cancel (wire contract, section 11).
 //! Polled, in this order, all of them safe to drop: what was read ahead, the backend, what sends listeners away, the keep-alive's timer.
 //! Absent on purpose: a log, ids, replay. What a client did not take is lost with its connection, as its revision has it.
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::time::{Instant, Sleep, sleep};
 use tracing::{debug, info};
 
@@ -21,7 +22,7 @@ use crate::net::Net;
 use crate::pure::epoch::Reason;
 use crate::pure::refusal::{self, Failure};
 use crate::pure::rpc::{EventKind, Message, RequestId, classify_event};
-use crate::pure::sse::{Block, Decoder, Whole, encode};
+use crate::pure::sse::{BOM, Block, Decoder, Whole, encode};
 use crate::pure::stateless::{TaskKey, listening_ended};
 use crate::relay::Relay;
 use crate::relay::pool::Pool;
@@ -60,6 +61,15 @@ enum Given {
     Part,
 }
 
+/// How far what passed of the backend reaches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Passed {
+    /// Nothing: a byte order mark may come.
+    Nothing,
+    /// Past the start.
+    Start,
+}
+
 /// A stream on its way.
 pub(crate) struct Events<W: World> {
     relay: Arc<Relay<W>>,
@@ -72,6 +82,7 @@ pub(crate) struct Events<W: World> {
     waits: Waits,
     whole: Whole,
     given: Given,
+    passed: Passed,
     /// A frame whose end has not come.
     held: BytesMut,
     /// Reads what passes; nothing more after an event longer than any that is read.
@@ -117,6 +128,7 @@ impl<W: World> Events<W> {
             waits,
             whole: Whole::new(),
             given: Given::Nothing,
+            passed: Passed::Nothing,
             held: BytesMut::new(),
             reads: Some(Decoder::new(stream.event_bytes_max)),
             keepalive: stream.keepalive,
@@ -162,7 +174,7 @@ impl<W: World> Events<W> {
     /// Takes what the backend said; what of it may pass.
     fn take(&mut self, piece: Bytes) -> Option<Bytes> {
         let end = self.whole.feed(&piece);
-        let passes = match end {
+        let mut passes = match end {
             Some(end) => {
                 let rest = piece.slice(end..);
                 let passes = self.joined(piece.slice(..end));
@@ -182,6 +194,11 @@ impl<W: World> Events<W> {
         };
         self.gave_at = Instant::now();
         self.read(&passes);
+        // No line has ended within a mark: it comes whole.
+        if self.passed == Passed::Nothing && passes.starts_with(&BOM) {
+            passes.advance(BOM.len());
+        }
+        self.passed = Passed::Start;
         Some(passes)
     }
 

@@ -206,6 +206,32 @@ fn comments_stand_between_frames_only() {
     exchange.wait_closed();
 }
 
+/// A server may begin with a byte order mark. Behind our first comment it would be a part of the first line, and the
+/// event would be lost.
+#[test]
+fn a_byte_order_mark_hides_no_event() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &["upstream.stream.keepalive=1s"]);
+    for (held, rest) in [
+        ("\u{feff}", "data: 1\n\n"),
+        ("\u{feff}data", ": 1\n\n"),
+        ("\u{feff}data: 1\n", "\n"),
+    ] {
+        let mut client = ask_for(&proxy, &listen("1"));
+        let mut exchange = backend.next().stream();
+        client.head();
+        client.comment();
+        exchange.chunk(held);
+        client.comment();
+        exchange.chunk(rest);
+        plain(&mut client, "1");
+        exchange.chunk("data: 2\n\n");
+        plain(&mut client, "2");
+        client.cut();
+        exchange.wait_closed();
+    }
+}
+
 /// A frame that is longer than any that is held back passes in pieces, and nothing is put into it.
 #[test]
 fn a_frame_too_long_to_hold_passes_in_pieces() {

@@ -13,7 +13,8 @@ use super::frame::{Block, Cut, Field, Tail, TooLarge, read};
 const MESSAGE_LINE: &[u8] = b"event: message";
 const MESSAGE_AT: usize = 7;
 
-const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
+/// The byte order mark: at the very start of a stream it is no part of the first line, anywhere else it is.
+pub const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// A decoder of one stream, from its first byte to its last.
 #[derive(Debug)]

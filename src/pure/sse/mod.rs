@@ -9,6 +9,6 @@ pub mod encode;
 mod frame;
 mod whole;
 
-pub use decode::Decoder;
+pub use decode::{BOM, Decoder};
 pub use frame::{Block, Tail, Text, TooLarge};
 pub use whole::Whole;
