@@ -132,7 +132,7 @@ fn begin<W: World>(
 ) -> Result<(Option<HeaderValue>, Bytes), &'static str> {
     let Answering { seat, head, opener } = answering;
     let negotiated = rpc::lookup(&answered.response, &["result", "protocolVersion"]).and_then(rpc::text);
-    let Some(revision) = negotiated.and_then(|text| Revision::parse(&text)) else {
+    let Some(revision) = negotiated.and_then(|text| Revision::parse(&*text)) else {
         // An error, or a revision that nobody here knows: the backend's word, and no session of ours.
         debug!(upstream = %pool.config.name, "initialize was answered without a session");
         return Ok((None, answered.response));

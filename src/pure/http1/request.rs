@@ -94,28 +94,52 @@ fn sort(bytes: &Bytes, fields: &[httparse::Header<'_>]) -> Option<(HeaderMap, Le
     let mut headers = HeaderMap::with_capacity(fields.len());
     let mut length = Length::Never;
     for field in fields {
-        let name = named(field.name)?;
-        if name == CONTENT_LENGTH {
-            length = match length {
-                Length::Never => Length::Once(decimal(field.value)?),
-                Length::Once(_) => return None,
-            };
-            continue;
-        }
-        // Browsers are told more (CORS), and are in no hurry.
-        if name == TRANSFER_ENCODING || name == EXPECT || name == UPGRADE || name == ORIGIN {
-            return None;
-        }
-        if name == CONNECTION {
-            if field.value.eq_ignore_ascii_case(b"keep-alive") {
-                continue;
+        match Meaning::of(field.name) {
+            Meaning::Length => {
+                length = match length {
+                    Length::Never => Length::Once(decimal(field.value)?),
+                    Length::Once(_) => return None,
+                };
             }
-            return None;
+            Meaning::Reuse if field.value.eq_ignore_ascii_case(b"keep-alive") => {}
+            Meaning::Reuse | Meaning::Unusual => return None,
+            Meaning::Message => {
+                let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value)).ok()?;
+                headers.try_append(named(field.name)?, value).ok()?;
+            }
         }
-        let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value)).ok()?;
-        headers.try_append(name, value).ok()?;
     }
     Some((headers, length))
+}
+
+/// What a field is about.
+#[derive(Clone, Copy)]
+enum Meaning {
+    /// The message.
+    Message,
+    /// The length of its body.
+    Length,
+    /// What becomes of the connection.
+    Reuse,
+    /// Something that makes the request an unusual one.
+    Unusual,
+}
+
+impl Meaning {
+    /// By its name. Its length tells most fields of the message apart from the others.
+    fn of(name: &str) -> Self {
+        let is = |other: &HeaderName| name.eq_ignore_ascii_case(other.as_str());
+        match name.len() {
+            6 if is(&EXPECT) => Self::Unusual,
+            // Browsers are told more (CORS), and are in no hurry.
+            6 if is(&ORIGIN) => Self::Unusual,
+            7 if is(&UPGRADE) => Self::Unusual,
+            10 if is(&CONNECTION) => Self::Reuse,
+            14 if is(&CONTENT_LENGTH) => Self::Length,
+            17 if is(&TRANSFER_ENCODING) => Self::Unusual,
+            _ => Self::Message,
+        }
+    }
 }
 
 #[cfg(test)]
