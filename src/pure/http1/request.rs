@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, ORIGIN, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 
+use super::field::named;
 use super::head::decimal;
 use crate::pure::limits::USUAL_FIELDS_MAX;
 
@@ -76,17 +77,6 @@ pub fn read_usual(bytes: &Bytes, bounds: RequestBounds) -> Option<Usual> {
 enum Length {
     Never,
     Once(u64),
-}
-
-/// A field's name. Those of MCP are no copies, where they are spelled as clients spell them.
-fn named(name: &str) -> Option<HeaderName> {
-    const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-    const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-    match name {
-        "mcp-session-id" => Some(SESSION_ID),
-        "mcp-protocol-version" => Some(PROTOCOL_VERSION),
-        _ => HeaderName::from_bytes(name.as_bytes()).ok(),
-    }
 }
 
 /// The fields but those that only frame the request, and the length that they say; nothing if one of them makes the request an unusual one.
