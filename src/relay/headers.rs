@@ -113,10 +113,12 @@ pub(crate) fn agent_of(headers: &HeaderMap) -> Agent {
 pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|value| {
         let value = value.as_bytes().trim_ascii_start();
-        value.split_at_checked(EVENT_STREAM.len()).is_some_and(|(kind, rest)| {
-            kind.eq_ignore_ascii_case(EVENT_STREAM)
-                && matches!(rest.trim_ascii_start().first(), None | Some(b';'))
-        })
+        value
+            .split_at_checked(EVENT_STREAM.len())
+            .is_some_and(|(kind, rest)| {
+                kind.eq_ignore_ascii_case(EVENT_STREAM)
+                    && matches!(rest.trim_ascii_start().first(), None | Some(b';'))
+            })
     })
 }
 

@@ -55,7 +55,7 @@ struct Answering<'a> {
 pub(crate) async fn initialize<W: World>(
     relay: &Arc<Relay<W>>,
     pool: &Arc<Pool<W>>,
-    call: Call,
+    call: Box<Call>,
     id: RequestId,
 ) -> Answer<Passing<W>> {
     if relay.registry.count(pool.index) >= pool.config.session.sessions_max {
