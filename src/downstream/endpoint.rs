@@ -277,17 +277,17 @@ fn judge<S>(front: &Front<S>, head: &Parts) -> Result<(usize, Resource), Reject>
 }
 
 /// The typed request, without what belongs to the hop.
-fn call(head: Parts, body: Bytes, (peer, resource): (IpAddr, Resource)) -> Call {
+fn call(head: Parts, body: Bytes, (peer, resource): (IpAddr, Resource)) -> Box<Call> {
     let mut headers = head.headers;
     drop_hop_by_hop(&mut headers);
-    Call {
+    Box::new(Call {
         resource,
         method: head.method,
         query: head.uri.query().map(Into::into),
         headers,
         body,
         peer,
-    }
+    })
 }
 
 /// Refuses what hyper lets through and a server behind or before us might read in another way.

@@ -121,13 +121,8 @@ impl HostGate {
     /// # Errors
     /// The refusal to answer with.
     pub(crate) fn judge(&self, version: Version, target: &Uri, fields: &HeaderMap) -> Result<(), Reject> {
-        let mut hosts = fields.get_all(HOST).iter();
-        let usual = match (hosts.next(), hosts.next(), target.authority()) {
-            (Some(host), None, None) => self.usual.iter().any(|usual| usual.as_bytes() == host.as_bytes()),
-            (_, _, _) => false,
-        };
-        if usual {
-            return self.judge_origin(fields);
+        if self.is_usual(target, fields) {
+            return Ok(());
         }
         match self.host(version, target, fields)? {
             Some(named) if !self.takes_host(&named) => {
@@ -138,6 +133,20 @@ impl HostGate {
             Some(_) | None => {}
         }
         self.judge_origin(fields)
+    }
+
+    /// Whether one look at the fields finds a usual host, once, and no origin.
+    fn is_usual(&self, target: &Uri, fields: &HeaderMap) -> bool {
+        let mut host = None;
+        for (name, value) in fields {
+            if *name == ORIGIN || (*name == HOST && host.replace(value).is_some()) {
+                return false;
+            }
+        }
+        match (host, target.authority()) {
+            (Some(host), None) => self.usual.iter().any(|usual| usual.as_bytes() == host.as_bytes()),
+            (None, _) | (_, Some(_)) => false,
+        }
     }
 
     fn judge_origin(&self, fields: &HeaderMap) -> Result<(), Reject> {

@@ -73,13 +73,10 @@ impl Recognised {
     /// each other the backend says so, as it must. Without one, or with one that nobody here knows, a body that names a
     /// version itself is of the newer era, whatever that version is: no request of the older one does.
     pub fn of(field: Option<&[u8]>, body: &[u8]) -> Self {
-        let named = field
-            .and_then(|text| std::str::from_utf8(text).ok())
-            .and_then(Revision::parse);
-        if let Some(revision) = named {
+        if let Some(revision) = field.and_then(Revision::parse) {
             return Self::at(revision, Evidence::Field);
         }
-        match claimed(body).map(|text| Revision::parse(&text)) {
+        match claimed(body).map(|text| Revision::parse(&*text)) {
             Some(Some(revision)) => Self::at(revision, Evidence::Envelope),
             Some(None) => Self::Stateless(Evidence::Envelope),
             None => Self::Session(Evidence::Silence),
@@ -113,8 +110,11 @@ impl Revision {
     pub const OF_HTTP_SSE: Self = Self::V2024_11_05;
 
     /// Reads `protocolVersion`, or the header `MCP-Protocol-Version`. `None` = not one of these.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|revision| revision.as_str() == text)
+    pub fn parse(text: impl AsRef<[u8]>) -> Option<Self> {
+        let text = text.as_ref();
+        Self::ALL
+            .into_iter()
+            .find(|revision| revision.as_str().as_bytes() == text)
     }
 
     /// What a request of a session says in `MCP-Protocol-Version`; nothing before 2025-06-18, which introduced it.

@@ -43,8 +43,8 @@ pub trait Serve: Send + Sync + 'static {
     type Body: PassingBody;
 
     /// Answers one request of the upstream with this index (its place in the configuration).
-    /// Dropping the future means that the client went away before an answer began.
-    fn serve(&self, upstream: usize, call: Call) -> impl Future<Output = Answer<Self::Body>> + Send;
+    /// The call is boxed, since it is large and handed on many times. Dropping the future means that the client went away before an answer began.
+    fn serve(&self, upstream: usize, call: Box<Call>) -> impl Future<Output = Answer<Self::Body>> + Send;
 }
 
 /// A backend's body, passed on as it comes.

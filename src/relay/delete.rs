@@ -29,7 +29,7 @@ pub(crate) const DELETE_MAX: Duration = Duration::from_secs(10);
 pub(crate) async fn delete<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    call: Call,
+    call: Box<Call>,
 ) -> Answer<Passing<W>> {
     if session.begin_end().is_err() {
         return Answer::Refused(Refused::SessionGone);

@@ -33,7 +33,7 @@ pub struct Door<W: World>(pub Arc<Relay<W>>);
 impl<W: World> Serve for Door<W> {
     type Body = Passing<W>;
 
-    async fn serve(&self, upstream: usize, call: Call) -> Answer<Passing<W>> {
+    async fn serve(&self, upstream: usize, call: Box<Call>) -> Answer<Passing<W>> {
         let instruments = &self.0.pools[upstream].instruments;
         let said = match call.resource {
             Resource::Endpoint => Said::of(&call),
@@ -97,7 +97,7 @@ impl<W: World> Relay<W> {
     async fn answer(
         self: &Arc<Self>,
         upstream: usize,
-        (call, said): (Call, Said),
+        (call, said): (Box<Call>, Said),
         whose: Whose<W>,
     ) -> Answer<Passing<W>> {
         let pool = Arc::clone(&self.pools[upstream]);

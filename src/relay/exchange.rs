@@ -55,9 +55,12 @@ pub(crate) enum Sent<W: World> {
     Strange,
 }
 
-/// An answer that was read whole.
+/// An answer that was read whole. Boxed: it is rare, and would make what every call comes to large.
 #[derive(Clone)]
-pub(crate) struct WholeAnswer {
+pub(crate) struct WholeAnswer(Box<Whole>);
+
+#[derive(Clone)]
+struct Whole {
     status: StatusCode,
     fields: HeaderMap,
     body: Bytes,
@@ -65,13 +68,17 @@ pub(crate) struct WholeAnswer {
 
 impl WholeAnswer {
     /// Its status.
-    pub(crate) const fn status(&self) -> StatusCode {
-        self.status
+    pub(crate) fn status(&self) -> StatusCode {
+        self.0.status
+    }
+
+    fn new(status: StatusCode, fields: HeaderMap, body: Bytes) -> Self {
+        Self(Box::new(Whole { status, fields, body }))
     }
 
     /// How long its body is, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.body.len()
+        self.0.body.len()
     }
 
     /// Reads an answer whole.
@@ -81,21 +88,22 @@ impl WholeAnswer {
     pub(crate) async fn read<W: World>(answer: BackendAnswer<W>) -> Option<Self> {
         let (status, fields) = (answer.head.status, answer.head.headers.clone());
         match passing::content::<W>(answer).await {
-            Ok(Content::Whole(body)) => Some(Self { status, fields, body }),
+            Ok(Content::Whole(body)) => Some(Self::new(status, fields, body)),
             Ok(Content::More(_)) | Err(_) => None,
         }
     }
 
     /// Whether it says that a credential is not accepted.
     pub(crate) fn denies(&self) -> bool {
-        matches!(self.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+        matches!(self.0.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
     }
 
     /// As the client gets it.
     pub(crate) fn into_answer<W: World>(self) -> Answer<Passing<W>> {
-        let mut fields = headers::to_client(self.fields);
+        let Whole { status, fields, body } = *self.0;
+        let mut fields = headers::to_client(fields);
         fields.remove(http::header::CONTENT_LENGTH);
-        passing::whole(self.status, fields, self.body)
+        passing::whole(status, fields, body)
     }
 }
 
@@ -322,7 +330,7 @@ impl<W: World> Session<W> {
         if says_gone(status, &body) {
             Understood::Gone
         } else {
-            Understood::Whole(WholeAnswer { status, fields, body })
+            Understood::Whole(WholeAnswer::new(status, fields, body))
         }
     }
 }

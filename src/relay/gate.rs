@@ -349,7 +349,7 @@ fn read_on<W: World>(incoming: BackendAnswer<W>) {
 pub(crate) async fn get<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    call: Call,
+    call: Box<Call>,
 ) -> Answer<Passing<W>> {
     match admit(relay, session, &call.headers, GET_PATIENCE).await {
         Admitted::Yes => {
@@ -372,7 +372,7 @@ pub(crate) async fn get<W: World>(
 pub(crate) async fn delete<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    call: Call,
+    call: Box<Call>,
 ) -> Answer<Passing<W>> {
     match admit(relay, session, &call.headers, PROOF_MAX).await {
         Admitted::Yes => delete::delete(relay, session, call).await,

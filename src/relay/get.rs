@@ -80,10 +80,6 @@ pub(crate) async fn get<W: World>(
 }
 
 /// What one look came to.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is looked at where it is made, and never kept"
-)]
 pub(crate) enum Looked<W: World> {
     /// An answer.
     Answer(Answer<Passing<W>>),

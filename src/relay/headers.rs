@@ -22,6 +22,8 @@ pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event
 pub(crate) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The verdict on every SSE answer of ours (wire contract, section 4).
 pub(crate) const CONTINUITY: HeaderName = HeaderName::from_static(verdict::FIELD);
+/// The content type of an event stream.
+const EVENT_STREAM: &[u8] = b"text/event-stream";
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Whether a client's field stays here: its cursor, and what is said anew for each backend.
@@ -116,11 +118,13 @@ pub(crate) fn agent_of(headers: &HeaderMap) -> Agent {
 /// Whether an answer is an event stream.
 pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|value| {
-        let value = value.as_bytes();
-        let end = value.iter().position(|b| *b == b';').unwrap_or(value.len());
-        value[..end]
-            .trim_ascii()
-            .eq_ignore_ascii_case(b"text/event-stream")
+        let value = value.as_bytes().trim_ascii_start();
+        value
+            .split_at_checked(EVENT_STREAM.len())
+            .is_some_and(|(kind, rest)| {
+                kind.eq_ignore_ascii_case(EVENT_STREAM)
+                    && matches!(rest.trim_ascii_start().first(), None | Some(b';'))
+            })
     })
 }
 

@@ -51,7 +51,7 @@ struct Answering<'a> {
 pub(crate) async fn initialize<W: World>(
     relay: &Arc<Relay<W>>,
     pool: &Arc<Pool<W>>,
-    call: Call,
+    call: Box<Call>,
     id: RequestId,
 ) -> Answer<Passing<W>> {
     if relay.registry.count(pool.index) >= pool.config.session.sessions_max {
@@ -126,7 +126,7 @@ fn begin<W: World>(
 ) -> Result<(Option<HeaderValue>, Bytes), &'static str> {
     let Answering { seat, head, opener } = answering;
     let negotiated = rpc::lookup(&answered.response, &["result", "protocolVersion"]).and_then(rpc::text);
-    let Some(revision) = negotiated.and_then(|text| Revision::parse(&text)) else {
+    let Some(revision) = negotiated.and_then(|text| Revision::parse(&*text)) else {
         // An error, or a revision that nobody here knows: the backend's word, and no session of ours.
         debug!(upstream = %pool.config.name, "initialize was answered without a session");
         return Ok((None, answered.response));

@@ -29,8 +29,8 @@ pub struct Passing<W: World>(Way<W>);
 
 /// How it passes.
 enum Way<W: World> {
-    /// As it comes.
-    Bytes(Piecemeal<W>),
+    /// As it comes. Boxed: most answers are whole, and would be as large.
+    Bytes(Box<Piecemeal<W>>),
     /// Frame by frame.
     Events(Box<Events<W>>),
 }
@@ -47,8 +47,8 @@ impl<W: World> Passing<W> {
         Self(Way::Events(Box::new(events)))
     }
 
-    const fn bytes(ahead: Option<Bytes>, body: Body<<W::Net as Net>::Io>) -> Self {
-        Self(Way::Bytes(Piecemeal { ahead, body }))
+    fn bytes(ahead: Option<Bytes>, body: Body<<W::Net as Net>::Io>) -> Self {
+        Self(Way::Bytes(Box::new(Piecemeal { ahead, body })))
     }
 }
 
@@ -56,9 +56,12 @@ impl<W: World> PassingBody for Passing<W> {
     fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         match &mut self.0 {
             Way::Events(events) => events.poll_bytes(cx),
-            Way::Bytes(Piecemeal { ahead, body }) => match ahead.take() {
+            Way::Bytes(piecemeal) => match piecemeal.ahead.take() {
                 Some(ahead) => Poll::Ready(Some(Ok(ahead))),
-                None => Poll::Ready(ready!(body.poll_bytes(cx)).map(|piece| piece.map_err(io::Error::other))),
+                None => {
+                    let piece = ready!(piecemeal.body.poll_bytes(cx));
+                    Poll::Ready(piece.map(|piece| piece.map_err(io::Error::other)))
+                }
             },
         }
     }

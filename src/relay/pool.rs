@@ -115,7 +115,7 @@ pub(crate) enum Unanswered {
 
 impl Request {
     /// What a client asks.
-    pub(crate) fn of(call: Call) -> Self {
+    pub(crate) fn of(call: Box<Call>) -> Self {
         let Call {
             resource,
             method,
@@ -123,7 +123,7 @@ impl Request {
             headers,
             body,
             peer: _,
-        } = call;
+        } = *call;
         Self {
             method,
             resource,

@@ -43,19 +43,18 @@ use crate::relay::world::World;
 pub(crate) async fn post<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    call: Call,
+    call: Box<Call>,
     said: Said,
     ticket: &mut Ticket<W>,
 ) -> Answer<Passing<W>> {
-    let agent = headers::agent_of(&call.headers);
     let mut request = Request::of(call);
     request.body = session.outward(request.body);
     match said {
         // Not JSON-RPC: the backend's to judge.
         Said::Unreadable | Said::Nothing => Box::pin(plain(relay, session, request, ticket)).await,
         Said::Initialize { id } => {
-            let asking = Asking { ids: vec![id], agent };
-            Box::pin(execute(relay, session, (request, Asks::Other), asking, ticket)).await
+            let asking = (&mut request, Asks::Other);
+            Box::pin(execute(relay, session, asking, vec![id], ticket)).await
         }
         Said::Requests {
             ids,
@@ -71,9 +70,7 @@ pub(crate) async fn post<W: World>(
                 without_late(session, &mut request);
             }
             let answer = match session.transport {
-                Transport::Streamable => {
-                    execute(relay, session, (request, asks), Asking { ids, agent }, ticket).await
-                }
+                Transport::Streamable => execute(relay, session, (&mut request, asks), ids, ticket).await,
                 Transport::HttpSse => {
                     Box::pin(http_sse::post::execute(
                         relay,
@@ -132,6 +129,14 @@ fn without_late<W: World>(session: &Session<W>, request: &mut Request) -> Left {
 struct Asking {
     ids: Vec<RequestId>,
     agent: Agent,
+}
+
+impl Asking {
+    /// Of this request, for a stream.
+    fn of(request: &Request, ids: Vec<RequestId>) -> Self {
+        let agent = headers::agent_of(&request.headers);
+        Self { ids, agent }
+    }
 }
 
 /// Something that is no JSON-RPC, on its session's replica.
@@ -210,16 +215,16 @@ fn accepted<W: World>(session: &Session<W>, status: StatusCode) -> Answer<Passin
 async fn execute<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    (mut request, asks): (Request, Asks),
-    asking: Asking,
+    (request, asks): (&mut Request, Asks),
+    ids: Vec<RequestId>,
     ticket: &mut Ticket<W>,
 ) -> Answer<Passing<W>> {
-    let Asking { ids, agent } = asking;
-    let (generation, sent) = match begin(relay, session, (&mut request, asks), &ids).await {
+    let (generation, sent) = match begin(relay, session, (&mut *request, asks), &ids).await {
         Some(Ok(Began::Answered(sent))) => sent,
         Some(Ok(Began::Slow(source, generation))) => {
             let answering = (HeaderMap::new(), source, generation);
-            return Box::pin(stream(relay, session, answering, Asking { ids, agent }, ticket)).await;
+            let asking = Asking::of(request, ids);
+            return Box::pin(stream(relay, session, answering, asking, ticket)).await;
         }
         Some(Err(Withdrawn)) => return withdrawn(session, &ids),
         None => {
@@ -241,7 +246,7 @@ async fn execute<W: World>(
                 ids: &ids,
                 body: &request.body,
                 fields: &request.headers,
-                agent,
+                agent: headers::agent_of(&request.headers),
             };
             return refuse::tell(relay, &refusing, ticket);
         }
@@ -259,7 +264,8 @@ async fn execute<W: World>(
     if incoming.head.status.is_success() && headers::is_event_stream(&incoming.head.headers) {
         let (head, body) = incoming.into_events(session.pool.config.stream.event_bytes_max);
         let answering = (head.headers, Source::Reading(Box::new(body)), generation);
-        return Box::pin(stream(relay, session, answering, Asking { ids, agent }, ticket)).await;
+        let asking = Asking::of(request, ids);
+        return Box::pin(stream(relay, session, answering, asking, ticket)).await;
     }
     if let Some(answer) = translated::error(session, &ids, incoming.head.status, ticket) {
         return answer;

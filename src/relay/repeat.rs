@@ -64,7 +64,7 @@ enum Found<W: World> {
 pub(crate) async fn post<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    call: Call,
+    call: Box<Call>,
     said: Said,
 ) -> Answer<Passing<W>> {
     let digest = match &said {
@@ -81,7 +81,7 @@ pub(crate) async fn post<W: World>(
 async fn execute<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    (call, said): (Call, Said),
+    (call, said): (Box<Call>, Said),
     mut ticket: Ticket<W>,
 ) -> Answer<Passing<W>> {
     let bound = session.pool.config.stream.detached_max;
@@ -99,7 +99,7 @@ async fn execute<W: World>(
 async fn repeated<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    (call, said): (Call, Said),
+    (call, said): (Box<Call>, Said),
     (digest, mut found): (Option<BodyDigest>, Found<W>),
 ) -> Answer<Passing<W>> {
     match (session.transport, &found) {

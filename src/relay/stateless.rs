@@ -34,7 +34,7 @@ use crate::upstream::Deadline;
 pub(crate) async fn pass<W: World>(
     relay: &Arc<Relay<W>>,
     pool: &Arc<Pool<W>>,
-    (call, said): (Call, Said),
+    (call, said): (Box<Call>, Said),
     era: Era,
 ) -> Answer<Passing<W>> {
     let errand = match (era, &said) {
@@ -115,7 +115,7 @@ fn follow<W: World>(
 async fn send<W: World>(
     relay: &Relay<W>,
     pool: &Pool<W>,
-    call: Call,
+    call: Box<Call>,
     errand: Errand,
 ) -> Result<(Arc<Replica>, BackendAnswer<W>), Unanswered> {
     let from = call.peer;

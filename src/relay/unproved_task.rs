@@ -33,12 +33,12 @@ const AGAIN_CAP: Duration = Duration::from_secs(10);
 pub(crate) struct Unproved<W: World> {
     relay: Arc<Relay<W>>,
     session: Arc<Session<W>>,
-    call: Call,
+    call: Box<Call>,
 }
 
 impl<W: World> Unproved<W> {
     /// This one.
-    pub(crate) fn new(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, call: Call) -> Self {
+    pub(crate) fn new(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, call: Box<Call>) -> Self {
         Self {
             relay: Arc::clone(relay),
             session: Arc::clone(session),

@@ -80,10 +80,11 @@ impl<C> Pool<C> {
 
     fn expire(&self, idle: &mut VecDeque<Idle<C>>, now: Instant) -> VecDeque<Idle<C>> {
         let idle_max = Duration::from_millis(self.idle_max_ms.load(Ordering::Relaxed));
-        let expired = idle.partition_point(|old| age(old, now) > idle_max);
-        if expired == 0 {
+        // The oldest stands first.
+        if idle.front().is_none_or(|oldest| age(oldest, now) <= idle_max) {
             return VecDeque::new();
         }
+        let expired = idle.partition_point(|old| age(old, now) > idle_max);
         let kept = idle.split_off(expired);
         std::mem::replace(idle, kept)
     }

@@ -101,10 +101,10 @@ pub(crate) struct Script {
 impl Serve for Script {
     type Body = Pieces;
 
-    async fn serve(&self, upstream: usize, call: Call) -> Answer<Pieces> {
+    async fn serve(&self, upstream: usize, call: Box<Call>) -> Answer<Pieces> {
         let text = String::from_utf8_lossy(&call.body).into_owned();
         let what = call.query.clone().unwrap_or_default();
-        self.calls.send((upstream, call)).unwrap();
+        self.calls.send((upstream, *call)).unwrap();
         match &*what {
             "stream" => {
                 let mut headers = HeaderMap::new();

@@ -1,15 +1,42 @@
-//! One field of a head, as it is written in either direction.
+//! One field of a head: how its name is read and how it is written, in either direction.
 //! Law: `name: value`, CR LF; whoever gives a name and a value has them from a reader that lets no line end through.
 //! Absent on purpose: which fields are written, and in which order.
 //! Next: `head.rs`.
 
-use http::header::CONTENT_LENGTH;
+use http::HeaderName;
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE,
+    HOST, SERVER, USER_AGENT,
+};
 
 /// Most digits of a length.
 const LENGTH_DIGITS_MAX: usize = 20;
 
 /// What a field has beside its name and its value, in bytes.
 const FIELD_BYTES: usize = 4;
+
+/// A field's name; nothing if it is none. Those that most heads bear are told by their spelling, without being read
+/// letter by letter or copied.
+pub(super) fn named(name: &str) -> Option<HeaderName> {
+    const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+    const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+    Some(match name {
+        "host" | "Host" => HOST,
+        "accept" | "Accept" => ACCEPT,
+        "accept-encoding" | "Accept-Encoding" => ACCEPT_ENCODING,
+        "authorization" | "Authorization" => AUTHORIZATION,
+        "cache-control" | "Cache-Control" => CACHE_CONTROL,
+        "connection" | "Connection" => CONNECTION,
+        "content-length" | "Content-Length" => CONTENT_LENGTH,
+        "content-type" | "Content-Type" => CONTENT_TYPE,
+        "date" | "Date" => DATE,
+        "server" | "Server" => SERVER,
+        "user-agent" | "User-Agent" => USER_AGENT,
+        "mcp-session-id" => SESSION_ID,
+        "mcp-protocol-version" => PROTOCOL_VERSION,
+        _ => return HeaderName::from_bytes(name.as_bytes()).ok(),
+    })
+}
 
 /// Appends a `content-length`.
 pub fn push_length(out: &mut Vec<u8>, length: u64) {
@@ -33,4 +60,51 @@ pub fn push_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_the_same_however_it_is_told() {
+        for name in [
+            "host",
+            "Host",
+            "accept",
+            "Accept",
+            "accept-encoding",
+            "Accept-Encoding",
+            "authorization",
+            "Authorization",
+            "cache-control",
+            "Cache-Control",
+            "connection",
+            "Connection",
+            "content-length",
+            "Content-Length",
+            "content-type",
+            "Content-Type",
+            "date",
+            "Date",
+            "server",
+            "Server",
+            "user-agent",
+            "User-Agent",
+            "mcp-session-id",
+            "Mcp-Session-Id",
+            "mcp-protocol-version",
+            "MCP-Protocol-Version",
+            "x-other",
+            "aCCEPT",
+            "",
+            "a b",
+        ] {
+            assert_eq!(
+                named(name),
+                HeaderName::from_bytes(name.as_bytes()).ok(),
+                "{name:?}"
+            );
+        }
+    }
 }

@@ -11,7 +11,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use memchr::memchr_iter;
 
-use super::field::{push_field, push_length};
+use super::field::{named, push_field, push_length};
 use super::hop::{Nominated, is_hop_by_hop};
 use crate::pure::limits::{INTERIM_ANSWERS_MAX, RESPONSE_FIELDS_MAX, RESPONSE_HEAD_BYTES_MAX};
 
@@ -192,18 +192,18 @@ pub fn write_request(out: &mut Vec<u8>, request: &RequestHead<'_>) {
 
 fn push_visible(out: &mut Vec<u8>, text: &str) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    for byte in text.bytes() {
-        match byte {
-            0..=b' ' | 0x7f => {
-                out.extend_from_slice(&[
-                    b'%',
-                    DIGITS[usize::from(byte >> 4)],
-                    DIGITS[usize::from(byte & 0xf)],
-                ]);
-            }
-            b'!'..=b'~' | 0x80.. => out.push(byte),
-        }
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|byte| matches!(byte, 0..=b' ' | 0x7f)) {
+        let byte = rest[at];
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(&[
+            b'%',
+            DIGITS[usize::from(byte >> 4)],
+            DIGITS[usize::from(byte & 0xf)],
+        ]);
+        rest = &rest[at + 1..];
     }
+    out.extend_from_slice(rest);
 }
 
 /// Reads the head of the answer to a request of `for_method`, at the start of `buf`. Interim answers (1xx) before it are
@@ -312,7 +312,7 @@ fn sort<'a>(fields: &[httparse::Header<'a>]) -> Result<(HeaderMap, Told<'a>), He
     let mut headers = HeaderMap::with_capacity(fields.len());
     let mut told = Told::default();
     for field in fields {
-        let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| HeadError::Field)?;
+        let name = named(field.name).ok_or(HeadError::Field)?;
         let value = HeaderValue::from_bytes(field.value).map_err(|_| HeadError::Field)?;
         if name == CONTENT_LENGTH {
             told.length = told.length.and(field.value);

@@ -52,8 +52,11 @@ impl<'a> Nominated<'a> {
     /// Reads the fields; empty tokens are skipped.
     pub(super) fn of(headers: &'a HeaderMap) -> Self {
         let mut nominated = Self::default();
-        for field in headers.get_all(CONNECTION) {
-            nominated.add(field.as_bytes());
+        // Looked through: there are few fields, and mostly none of this name.
+        for (name, field) in headers {
+            if *name == CONNECTION {
+                nominated.add(field.as_bytes());
+            }
         }
         nominated
     }

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, ORIGIN, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 
+use super::field::named;
 use super::head::decimal;
 use crate::pure::limits::USUAL_FIELDS_MAX;
 
@@ -78,44 +79,57 @@ enum Length {
     Once(u64),
 }
 
-/// A field's name. Those of MCP are no copies, where they are spelled as clients spell them.
-fn named(name: &str) -> Option<HeaderName> {
-    const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-    const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-    match name {
-        "mcp-session-id" => Some(SESSION_ID),
-        "mcp-protocol-version" => Some(PROTOCOL_VERSION),
-        _ => HeaderName::from_bytes(name.as_bytes()).ok(),
-    }
-}
-
 /// The fields but those that only frame the request, and the length that they say; nothing if one of them makes the request an unusual one.
 fn sort(bytes: &Bytes, fields: &[httparse::Header<'_>]) -> Option<(HeaderMap, Length)> {
     let mut headers = HeaderMap::with_capacity(fields.len());
     let mut length = Length::Never;
     for field in fields {
-        let name = named(field.name)?;
-        if name == CONTENT_LENGTH {
-            length = match length {
-                Length::Never => Length::Once(decimal(field.value)?),
-                Length::Once(_) => return None,
-            };
-            continue;
-        }
-        // Browsers are told more (CORS), and are in no hurry.
-        if name == TRANSFER_ENCODING || name == EXPECT || name == UPGRADE || name == ORIGIN {
-            return None;
-        }
-        if name == CONNECTION {
-            if field.value.eq_ignore_ascii_case(b"keep-alive") {
-                continue;
+        match Meaning::of(field.name) {
+            Meaning::Length => {
+                length = match length {
+                    Length::Never => Length::Once(decimal(field.value)?),
+                    Length::Once(_) => return None,
+                };
             }
-            return None;
+            Meaning::Reuse if field.value.eq_ignore_ascii_case(b"keep-alive") => {}
+            Meaning::Reuse | Meaning::Unusual => return None,
+            Meaning::Message => {
+                let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value)).ok()?;
+                headers.try_append(named(field.name)?, value).ok()?;
+            }
         }
-        let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value)).ok()?;
-        headers.try_append(name, value).ok()?;
     }
     Some((headers, length))
+}
+
+/// What a field is about.
+#[derive(Clone, Copy)]
+enum Meaning {
+    /// The message.
+    Message,
+    /// The length of its body.
+    Length,
+    /// What becomes of the connection.
+    Reuse,
+    /// Something that makes the request an unusual one.
+    Unusual,
+}
+
+impl Meaning {
+    /// By its name. Its length tells most fields of the message apart from the others.
+    fn of(name: &str) -> Self {
+        let is = |other: &HeaderName| name.eq_ignore_ascii_case(other.as_str());
+        match name.len() {
+            6 if is(&EXPECT) => Self::Unusual,
+            // Browsers are told more (CORS), and are in no hurry.
+            6 if is(&ORIGIN) => Self::Unusual,
+            7 if is(&UPGRADE) => Self::Unusual,
+            10 if is(&CONNECTION) => Self::Reuse,
+            14 if is(&CONTENT_LENGTH) => Self::Length,
+            17 if is(&TRANSFER_ENCODING) => Self::Unusual,
+            _ => Self::Message,
+        }
+    }
 }
 
 #[cfg(test)]

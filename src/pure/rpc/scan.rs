@@ -168,14 +168,14 @@ impl<'a> Scan<'a> {
     }
 
     fn key(&mut self) -> Result<(), Malformed> {
-        self.string()?;
+        self.pass_string()?;
         self.blanks();
         self.expect(b':')
     }
 
     fn scalar(&mut self) -> Result<(), Malformed> {
         match self.peek() {
-            Some(b'"') => self.string().map(drop),
+            Some(b'"') => self.pass_string(),
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(b't') => self.literal("true"),
             Some(b'f') => self.literal("false"),
@@ -188,13 +188,18 @@ impl<'a> Scan<'a> {
     /// Steps over a string and answers its raw token, quotes included.
     fn string(&mut self) -> Result<&'a str, Malformed> {
         let start = self.at;
+        self.pass_string()?;
+        Ok(&self.json[start..self.at])
+    }
+
+    fn pass_string(&mut self) -> Result<(), Malformed> {
         self.expect(b'"')?;
         loop {
             self.at += plain(&self.json.as_bytes()[self.at..]);
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(&self.json[start..self.at]);
+                    return Ok(());
                 }
                 Some(b'\\') => {
                     self.at += 1;

@@ -56,7 +56,7 @@ impl Opening {
     /// [`Hopeless`] says what it does not keep.
     pub fn keeps(&self, revision: Revision, answer: &[u8]) -> Result<(), Hopeless> {
         let negotiated = rpc::lookup(answer, &["result", "protocolVersion"]).and_then(rpc::text);
-        if negotiated.and_then(|text| Revision::parse(&text)) != Some(revision) {
+        if negotiated.and_then(|text| Revision::parse(&*text)) != Some(revision) {
             return Err(Hopeless::OtherRevision);
         }
         let now = rpc::lookup(answer, &["result", "capabilities"]);

@@ -151,7 +151,7 @@ fn cursor(fields: &HeaderMap) -> Cursor {
 pub(crate) async fn answer<W: World>(
     relay: &Arc<Relay<W>>,
     upstream: usize,
-    (mut call, said): (Call, Said),
+    (mut call, said): (Box<Call>, Said),
     arrival: Arrival<W>,
 ) -> Answer<Passing<W>> {
     match arrival {

@@ -99,7 +99,7 @@ impl Asker {
 pub(super) async fn open<W: World>(
     relay: &Arc<Relay<W>>,
     pool: &Arc<Pool<W>>,
-    call: Call,
+    call: Box<Call>,
     known: Known,
 ) -> Answer<Passing<W>> {
     let deadline = match known {
