@@ -116,7 +116,8 @@ impl<W: World> StreamTask<W> {
 
     fn ask_post(&mut self, asked: Asked, waiting: Waiting, now: Millis) {
         let seq = match asked {
-            Asked::At(seq) => seq,
+            Asked::At(epoch, seq) if epoch == self.epoch => seq,
+            Asked::At(..) => return waiting.answer(Reply::Closed),
             Asked::Again => return self.ask_again(waiting, now),
             // Only a cursor of this very stream leads here.
             Asked::Nothing | Asked::Unusable(_) => return waiting.answer(Reply::Closed),
@@ -164,7 +165,10 @@ impl<W: World> StreamTask<W> {
 
     pub(crate) fn ask_standalone(&mut self, asked: Asked, waiting: Waiting) {
         match asked {
-            Asked::At(seq) => match self.decide(seq) {
+            // The epoch ended while the client was on its way: a position of the old one says nothing in the new one.
+            // Whoever looks again finds how it ended.
+            Asked::At(epoch, _) if epoch != self.epoch => waiting.answer(Reply::Closed),
+            Asked::At(_, seq) => match self.decide(seq) {
                 Resume::UpToDate { at: from } | Resume::Replay { from, .. } => {
                     self.promise_resumed(from, waiting)
                 }

@@ -109,7 +109,7 @@ async fn resume<W: World>(
     agent: Agent,
 ) -> Looked<W> {
     match (session.find(id.epoch), &id.stream) {
-        (Known::Live(mailbox), _) => match ask(&mailbox, Asked::At(id.seq), agent).await {
+        (Known::Live(mailbox), _) => match ask(&mailbox, Asked::At(id.epoch, id.seq), agent).await {
             Reply::Open(opening) => Looked::Answer(Answer::Stream(opening)),
             Reply::Ended => Looked::Answer(Answer::Refused(Refused::NothingToResume)),
             Reply::Unmet { reason, unanswered } => {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Waker};
 
-use crate::pure::epoch::{Reason, Seq};
+use crate::pure::epoch::{Epoch, Reason, Seq};
 use crate::pure::event_id::StreamName;
 use crate::pure::rpc::RequestId;
 use crate::relay::answer::Opening;
@@ -23,8 +23,8 @@ use crate::relay::turn::Waiting;
 pub(crate) enum Asked {
     /// No cursor (standalone GET only).
     Nothing,
-    /// A position in this stream's present epoch.
-    At(Seq),
+    /// A position in this epoch, which was the stream's when the client was sent here.
+    At(Epoch, Seq),
     /// The same POST came again: from the beginning, if it is still the same (answers to POSTs only).
     Again,
     /// A cursor that can't be honoured, for this reason (standalone GET only).
@@ -264,7 +264,7 @@ mod tests {
             reply,
         };
         mailbox.post(Command::Ask {
-            asked: Asked::At(Seq::START),
+            asked: Asked::At(Epoch::from_random(1), Seq::START),
             waiting,
         });
         assert!(after.try_recv().is_err());

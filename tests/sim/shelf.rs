@@ -1,4 +1,5 @@
-//! A store that takes its time: logs in memory whose promise reaches an event only a while after it was pushed.
+//! A store that takes its time: logs in memory that are slow to open, and whose promise reaches an event only a
+//! while after it was pushed.
 //! Law: it keeps what it promises. The oracle hears of each promise, and of what is shown before it.
 //! Absent on purpose: the log's own logic; that is the one of production.
 //! Next: `place.rs`.
@@ -16,6 +17,7 @@ use throughline::store::{Claim, Closing, Found, LogLoss, Pressure, Promise, Stor
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::chance::Chance;
+use crate::clock::pass;
 use crate::oracle::Oracle;
 
 /// The store.
@@ -54,6 +56,14 @@ impl Store for Shelf {
     }
 
     async fn open(&self, key: &StreamKey, claim: Claim) -> Result<SlowLog, LogLoss> {
+        if self.delay_ms > 0 {
+            let time = self
+                .chance
+                .lock()
+                .expect("no panic while it is held")
+                .millis(0, self.delay_ms);
+            pass(time).await;
+        }
         let inner = self.memory.open(key, claim).await?;
         let chance = self
             .chance

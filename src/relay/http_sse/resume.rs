@@ -41,7 +41,13 @@ pub(crate) async fn resume<W: World>(
     let Known::Live(mailbox) = session.find(id.epoch) else {
         return refused("the stream is no more");
     };
-    match get::ask(&mailbox, Asked::At(id.seq), headers::agent_of(&call.headers)).await {
+    match get::ask(
+        &mailbox,
+        Asked::At(id.epoch, id.seq),
+        headers::agent_of(&call.headers),
+    )
+    .await
+    {
         Reply::Open(opening) => Answer::Stream(opening),
         Reply::Unmet { reason, .. } => refused(reason.as_str()),
         Reply::Denied(answer) => answer.into_answer(),

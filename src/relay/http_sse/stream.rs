@@ -282,7 +282,8 @@ impl<W: World> StreamTask<W> {
     /// Answers a client that comes back. What can't be met whole is not met at all.
     pub(crate) fn ask_http_sse(&mut self, asked: Asked, waiting: Waiting) {
         let seq = match asked {
-            Asked::At(seq) => seq,
+            Asked::At(epoch, seq) if epoch == self.epoch => seq,
+            Asked::At(..) => return waiting.answer(Reply::Closed),
             Asked::Nothing | Asked::Again | Asked::Unusable(_) => return waiting.answer(Reply::Closed),
         };
         match self.decide(seq) {
