@@ -89,8 +89,10 @@ async fn go_between(arguments: &[String]) -> Result<ExitCode, String> {
     // Metadata names the public address, so the port is chosen before the proxy is there.
     let port = free_port().map_err(|error| error.to_string())?;
     // Of servers that are their own issuers, and of one that describes itself at a path of its own.
-    let paths =
-        r#"upstream.oauth.paths=["/authorize","/token","/register","/custom/metadata/location.json"]"#;
+    let paths = concat!(
+        r#"upstream.oauth.paths=["/authorize","/token","/register","/oauth/authorize","/oauth/token","#,
+        r#""/oauth/register","/custom/metadata/location.json"]"#
+    );
     let settings = [
         paths.to_owned(),
         format!("server.listen=127.0.0.1:{port}"),
