@@ -63,7 +63,7 @@ async def lines():
         yield json.loads(line)
 
 
-async def obey(session, cancel):
+async def obey(session, cancel=None):
     tasks = []
     async for order in lines():
         if order["do"] == "matrix":
