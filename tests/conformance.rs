@@ -28,15 +28,13 @@ mod suite;
 #[allow(dead_code, reason = "the matrix uses the rest of it")]
 #[path = "interop/tape.rs"]
 mod tape;
+#[path = "interop/turns.rs"]
+mod turns;
 
 use std::future::Future;
 use std::pin::Pin;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Instant;
-
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
 
 use crate::compare::Report;
 
@@ -66,42 +64,16 @@ fn plan() -> Vec<Run> {
 
 /// Makes the runs, a few at a time, in their order; each says how it went as soon as it is known.
 async fn make(runs: Vec<Run>) -> Vec<(String, Report)> {
-    let turns = Arc::new(Semaphore::new(RUNS_AT_ONCE));
-    let mut tasks = Vec::new();
-    for run in runs {
-        let turn = Arc::clone(&turns)
-            .acquire_owned()
-            .await
-            .expect("the turns are never closed");
-        let name = run.name.clone();
-        let task = tokio::spawn(async move {
-            let began = Instant::now();
-            let report = run.work.await;
-            report.print(&run.name, began.elapsed());
-            drop(turn);
-            report
-        });
-        tasks.push((name, task));
-    }
-    let mut reports = Vec::new();
-    for (name, task) in tasks {
-        let report = task
-            .await
-            .unwrap_or_else(|error| Report::broken(error.to_string()));
-        reports.push((name, report));
-    }
-    reports
-}
-
-/// Makes the runs unless this process is told to end; then what was started ends with it.
-async fn make_unless_stopped(runs: Vec<Run>) -> Option<Vec<(String, Report)>> {
-    let mut stop = signal(SignalKind::terminate()).expect("signals can be had");
-    tokio::select! {
-        biased;
-        _ = stop.recv() => None,
-        _ = tokio::signal::ctrl_c() => None,
-        reports = make(runs) => Some(reports),
-    }
+    let names: Vec<String> = runs.iter().map(|run| run.name.clone()).collect();
+    let works = runs.into_iter().map(|run| async move {
+        let began = Instant::now();
+        let report = run.work.await;
+        report.print(&run.name, began.elapsed());
+        report
+    });
+    let reports = turns::in_turns(RUNS_AT_ONCE, works).await.into_iter();
+    let reports = reports.map(|report| report.unwrap_or_else(|error| Report::broken(error.to_string())));
+    names.into_iter().zip(reports).collect()
 }
 
 fn main() -> ExitCode {
@@ -110,20 +82,14 @@ fn main() -> ExitCode {
     if arguments.first().is_some_and(|first| first == BETWEEN) {
         return runtime.block_on(client::between(&arguments[1..]));
     }
-    let runs: Vec<Run> = plan()
-        .into_iter()
-        .filter(|run| {
-            arguments
-                .iter()
-                .filter(|word| !word.starts_with("--"))
-                .all(|word| run.name.contains(word.as_str()))
-        })
-        .collect();
+    let words = turns::words();
+    let mut runs = plan();
+    runs.retain(|run| words.iter().all(|word| run.name.contains(word.as_str())));
     if !place::lab().join("installed").exists() {
         eprintln!("the conformance suite is missing: run tests/install.sh first");
         return ExitCode::FAILURE;
     }
-    let Some(reports) = runtime.block_on(make_unless_stopped(runs)) else {
+    let Some(reports) = runtime.block_on(turns::unless_stopped(make(runs))) else {
         eprintln!("conformance: stopped");
         return ExitCode::FAILURE;
     };

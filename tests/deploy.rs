@@ -36,10 +36,11 @@ mod scenario;
 mod sdk;
 #[path = "deploy/table.rs"]
 mod table;
+#[allow(dead_code, reason = "the interoperability tests use the rest of it")]
+#[path = "interop/turns.rs"]
+mod turns;
 
 use std::process::ExitCode;
-
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::replica::Kind;
 use crate::scenario::{Options, Run};
@@ -109,17 +110,6 @@ async fn make(kinds: Vec<Kind>, options: &Options) -> Vec<Run> {
     runs
 }
 
-/// Makes the runs unless this process is told to end; then what was started ends with it.
-async fn make_unless_stopped(kinds: Vec<Kind>, options: &Options) -> Option<Vec<Run>> {
-    let mut stop = signal(SignalKind::terminate()).expect("signals can be had");
-    tokio::select! {
-        biased;
-        _ = stop.recv() => None,
-        _ = tokio::signal::ctrl_c() => None,
-        runs = make(kinds, options) => Some(runs),
-    }
-}
-
 fn main() -> ExitCode {
     let asked = match read(std::env::args().skip(1)) {
         Ok(asked) => asked,
@@ -146,7 +136,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     judge::prove();
-    let Some(runs) = runtime.block_on(make_unless_stopped(kinds, &options)) else {
+    let Some(runs) = runtime.block_on(turns::unless_stopped(make(kinds, &options))) else {
         eprintln!("deploy: stopped");
         return ExitCode::FAILURE;
     };

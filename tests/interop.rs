@@ -25,14 +25,12 @@ mod replicas;
 mod score;
 #[path = "interop/thief.rs"]
 mod thief;
+#[path = "interop/turns.rs"]
+mod turns;
 
 use std::future::Future;
 use std::pin::Pin;
 use std::process::ExitCode;
-use std::sync::Arc;
-
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
 
 use crate::lab::{Keeps, Over, Sdk, Serves, Window};
 use crate::score::{Path, Row};
@@ -177,58 +175,31 @@ fn over_one_stream() -> Vec<Run> {
 
 /// Makes the runs, a few at a time, in their order; each says how it went as soon as it is known.
 async fn make(runs: Vec<Run>) -> Vec<Row> {
-    let turns = Arc::new(Semaphore::new(RUNS_AT_ONCE));
-    let mut tasks = Vec::new();
-    for run in runs {
-        let turn = Arc::clone(&turns)
-            .acquire_owned()
-            .await
-            .expect("the turns are never closed");
-        tasks.push(tokio::spawn(async move {
-            let row = run.work.await;
-            let seconds = row.seconds;
-            println!(
-                "{} {} ({seconds:.1} s)",
-                if row.faults.is_empty() { "ok    " } else { "FAILED" },
-                run.name
-            );
-            for fault in &row.faults {
-                println!("       {fault}");
-            }
-            drop(turn);
-            row
-        }));
-    }
-    let mut rows = Vec::new();
-    for task in tasks {
-        match task.await {
-            Ok(row) => rows.push(row),
-            Err(error) => {
-                let mut row = Row::new("panicked", "", "", Path::Proxied);
-                row.faults.push(error.to_string());
-                rows.push(row);
-            }
+    let works = runs.into_iter().map(|run| async move {
+        let row = run.work.await;
+        let seconds = row.seconds;
+        println!(
+            "{} {} ({seconds:.1} s)",
+            if row.faults.is_empty() { "ok    " } else { "FAILED" },
+            run.name
+        );
+        for fault in &row.faults {
+            println!("       {fault}");
         }
-    }
-    rows
-}
-
-/// Makes the runs unless this process is told to end; then what was started ends with it.
-async fn make_unless_stopped(runs: Vec<Run>) -> Option<Vec<Row>> {
-    let mut stop = signal(SignalKind::terminate()).expect("signals can be had");
-    tokio::select! {
-        biased;
-        _ = stop.recv() => None,
-        _ = tokio::signal::ctrl_c() => None,
-        rows = make(runs) => Some(rows),
-    }
+        row
+    });
+    let rows = turns::in_turns(RUNS_AT_ONCE, works).await.into_iter().map(|row| {
+        row.unwrap_or_else(|error| {
+            let mut row = Row::new("panicked", "", "", Path::Proxied);
+            row.faults.push(error.to_string());
+            row
+        })
+    });
+    rows.collect()
 }
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|word| !word.starts_with("--"))
-        .collect();
+    let words = turns::words();
     let runs: Vec<Run> = plan()
         .into_iter()
         .filter(|run| words.iter().all(|word| run.name.contains(word.as_str())))
@@ -238,7 +209,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let Some(rows) = runtime.block_on(make_unless_stopped(runs)) else {
+    let Some(rows) = runtime.block_on(turns::unless_stopped(make(runs))) else {
         eprintln!("interop: stopped");
         return ExitCode::FAILURE;
     };

@@ -26,14 +26,12 @@ mod relay;
 #[allow(dead_code, reason = "the conformance suite uses the rest of it")]
 #[path = "interop/tape.rs"]
 mod tape;
+#[path = "interop/turns.rs"]
+mod turns;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
 
 use crate::backend::Backend;
 use crate::lab::{Keeps, Sdk, Serves, Speaks};
@@ -55,38 +53,14 @@ fn plan() -> Vec<Pair> {
 }
 
 async fn make(pairs: Vec<Pair>) -> Vec<(Pair, Seen)> {
-    let turns = Arc::new(Semaphore::new(PAIRS_AT_ONCE));
-    let mut tasks = Vec::new();
-    for pair in pairs {
-        let turn = Arc::clone(&turns)
-            .acquire_owned()
-            .await
-            .expect("the turns are never closed");
-        let task = tokio::spawn(async move {
-            let seen = pair::run(pair).await;
-            seen.print(pair);
-            drop(turn);
-            seen
-        });
-        tasks.push((pair, task));
-    }
-    let mut all = Vec::new();
-    for (pair, task) in tasks {
-        let seen = task.await.unwrap_or_else(|error| Seen::broken(error.to_string()));
-        all.push((pair, seen));
-    }
-    all
-}
-
-/// Tries the pairs unless this process is told to end; then what was started ends with it.
-async fn make_unless_stopped(pairs: Vec<Pair>) -> Option<Vec<(Pair, Seen)>> {
-    let mut stop = signal(SignalKind::terminate()).expect("signals can be had");
-    tokio::select! {
-        biased;
-        _ = stop.recv() => None,
-        _ = tokio::signal::ctrl_c() => None,
-        all = make(pairs) => Some(all),
-    }
+    let works = pairs.clone().into_iter().map(|pair| async move {
+        let seen = pair::run(pair).await;
+        seen.print(pair);
+        seen
+    });
+    let all = turns::in_turns(PAIRS_AT_ONCE, works).await.into_iter();
+    let all = all.map(|seen| seen.unwrap_or_else(|error| Seen::broken(error.to_string())));
+    pairs.into_iter().zip(all).collect()
 }
 
 /// What was seen through the proxy, as Markdown.
@@ -139,10 +113,7 @@ fn keep(table: &str) -> Result<(), String> {
 }
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|word| !word.starts_with("--"))
-        .collect();
+    let words = turns::words();
     if !place::lab().join("installed").exists() {
         eprintln!("the real clients and servers are missing: run tests/install.sh first");
         return ExitCode::FAILURE;
@@ -150,7 +121,7 @@ fn main() -> ExitCode {
     let mut pairs = plan();
     pairs.retain(|pair| words.iter().all(|word| pair.name().contains(word.as_str())));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let Some(all) = runtime.block_on(make_unless_stopped(pairs)) else {
+    let Some(all) = runtime.block_on(turns::unless_stopped(make(pairs))) else {
         eprintln!("matrix: stopped");
         return ExitCode::FAILURE;
     };

@@ -64,10 +64,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// Runs a case.
 pub(crate) async fn run(case: Case) -> Report {
-    match compare(case).await {
-        Ok(report) => report,
-        Err(fault) => Report::broken(fault),
-    }
+    compare(case).await.unwrap_or_else(Report::broken)
 }
 
 async fn compare(case: Case) -> Result<Report, String> {

@@ -53,50 +53,41 @@ impl Plant {
 
     /// What a client gets in place of an event.
     pub(crate) fn events(self, event: Event, chance: &mut Chance) -> Vec<Event> {
-        let is_message = event
-            .data
-            .as_deref()
-            .is_some_and(|data| data.contains("progress") || data.contains("\"backend\""));
-        let strikes = match self {
-            Self::None | Self::HushesResets | Self::DeniesExecution => false,
+        let data = event.data.as_deref().unwrap_or_default();
+        let is_message = data.contains("progress") || data.contains("\"backend\"");
+        let is_notice = data.contains("throughline");
+        let saying = |data: &str| Event {
+            event: None,
+            data: Some(data.to_owned()),
+            ..event.clone()
+        };
+        match self {
+            Self::None | Self::DeniesExecution => vec![event],
+            Self::HushesResets if is_notice => vec![saying("{}")],
+            Self::HushesResets => vec![event],
             Self::LosesEvent
             | Self::LosesMessage
             | Self::RepeatsEvent
             | Self::RepeatsMessage
-            | Self::MixesSessions => is_message && chance.percent(5),
-        };
-        let is_notice = event
-            .data
-            .as_deref()
-            .is_some_and(|data| data.contains("throughline"));
-        if self == Self::HushesResets && is_notice {
-            return vec![Event {
-                event: None,
-                data: Some("{}".to_owned()),
-                ..event
-            }];
-        }
-        if !strikes {
-            return vec![event];
-        }
-        match self {
+            | Self::MixesSessions
+                if !is_message || !chance.percent(5) =>
+            {
+                vec![event]
+            }
             Self::LosesEvent => Vec::new(),
-            Self::LosesMessage => vec![Event {
-                data: Some("{}".to_owned()),
-                ..event
-            }],
+            Self::LosesMessage => vec![saying("{}")],
             Self::RepeatsEvent => vec![event.clone(), event],
             Self::RepeatsMessage => {
-                let next = event.id.as_deref().and_then(|id| id.rsplit_once('.')).map(|(prefix, seq)| {
-                    format!("{prefix}.{}", seq.parse::<u64>().unwrap_or(0) + 1)
-                });
+                let next = event
+                    .id
+                    .as_deref()
+                    .and_then(|id| id.rsplit_once('.'))
+                    .map(|(prefix, seq)| format!("{prefix}.{}", seq.parse::<u64>().unwrap_or(0) + 1));
                 vec![event.clone(), Event { id: next, ..event }]
             }
-            Self::MixesSessions => vec![Event {
-                data: Some(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"logger":"backend","data":"somebody/1"}}"#.to_owned()),
-                ..event
-            }],
-            Self::None | Self::HushesResets | Self::DeniesExecution => vec![event],
+            Self::MixesSessions => vec![saying(
+                r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"logger":"backend","data":"somebody/1"}}"#,
+            )],
         }
     }
 
