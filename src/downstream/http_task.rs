@@ -9,7 +9,7 @@ use std::future::Future;
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,8 +17,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncWriteExt, ReadBuf};
-use tokio::sync::futures::Notified;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::sleep;
 
 use crate::downstream::endpoint::{self, Foregone};
 use crate::downstream::front::{Drain, Front, Limits, Link, note_receipt};
@@ -27,6 +26,7 @@ use crate::downstream::reject::Unheard;
 use crate::downstream::takeover::Takeover;
 use crate::downstream::tap::{Desk, HeadLines, Phase, Scan, Tap};
 use crate::downstream::usual_task::{self, Usual};
+use crate::downstream::waits::{Told, Wait, Waits};
 use crate::net::Io;
 use crate::relay::answer::Serve;
 use crate::telemetry::words::Turned;
@@ -295,7 +295,7 @@ where
     let mut called = pin!(drain.called());
     called.as_mut().enable();
     let mut told = Told::by(drain);
-    let mut timer = pin!(sleep(waits.idle));
+    let mut timer = pin!(sleep(waits.idle()));
     let mut wait = Wait::new(waits);
     std::future::poll_fn(move |cx| {
         loop {
@@ -315,124 +315,4 @@ where
         }
     })
     .await
-}
-
-/// Whether a connection was told of the drain.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Told {
-    /// Not even asked to be told.
-    Nothing,
-    /// It will be woken.
-    Listens,
-    /// It was told just now.
-    ToFinish,
-    /// It knows.
-    Finishes,
-}
-
-impl Told {
-    /// Of a connection that begins now. One that comes while the drain is on is served like any other: its answer says
-    /// `Connection: close`.
-    pub(crate) fn by(drain: &Drain) -> Self {
-        if drain.has_begun() {
-            Self::Finishes
-        } else {
-            Self::Nothing
-        }
-    }
-
-    /// The next state. `ToFinish` is answered once.
-    pub(crate) fn hear(
-        &mut self,
-        drain: &Drain,
-        called: Pin<&mut Notified<'_>>,
-        cx: &mut Context<'_>,
-    ) -> Self {
-        // Registered once: a task's waker stays the same, and asking again would take a lock that all share.
-        if *self == Self::Nothing {
-            let _ = called.poll(cx);
-            *self = Self::Listens;
-        }
-        match *self {
-            Self::Nothing | Self::Listens if drain.has_begun() => {
-                *self = Self::Finishes;
-                Self::ToFinish
-            }
-            Self::Nothing | Self::Listens | Self::ToFinish | Self::Finishes => *self,
-        }
-    }
-}
-
-/// How long each phase may last.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Waits {
-    idle: Duration,
-    stalled: Duration,
-    head: Duration,
-}
-
-impl Waits {
-    /// Of these limits, but for an idle connection.
-    pub(crate) const fn of(limits: Limits, idle: Duration) -> Self {
-        Self {
-            idle,
-            stalled: limits.idle_timeout,
-            head: limits.head_timeout,
-        }
-    }
-
-    /// How long a connection may be idle.
-    pub(crate) const fn idle(self) -> Duration {
-        self.idle
-    }
-}
-
-/// Since when a connection has been doing what it does.
-pub(crate) struct Wait {
-    waits: Waits,
-    phase: Phase,
-    since: Instant,
-}
-
-impl Wait {
-    /// Of a connection that is idle from now on.
-    pub(crate) fn new(waits: Waits) -> Self {
-        Self {
-            waits,
-            phase: Phase::Idle { arrived: 0 },
-            since: Instant::now(),
-        }
-    }
-
-    /// Ready when the phase has lasted too long.
-    pub(crate) fn poll_overdue(
-        &mut self,
-        mut timer: Pin<&mut Sleep>,
-        now: Phase,
-        cx: &mut Context<'_>,
-    ) -> Poll<Phase> {
-        let limit = match now {
-            Phase::Busy => {
-                self.phase = now;
-                return Poll::Pending;
-            }
-            Phase::Idle { .. } => self.waits.idle,
-            Phase::Stalled { .. } => self.waits.stalled,
-            Phase::Head { .. } => self.waits.head,
-        };
-        if self.phase != now {
-            (self.phase, self.since) = (now, Instant::now());
-        }
-        let due = self.since + limit;
-        if timer.deadline() > due {
-            timer.as_mut().reset(due);
-        }
-        while timer.as_mut().poll(cx).is_ready() {
-            if timer.deadline() >= due {
-                return Poll::Ready(now);
-            }
-            timer.as_mut().reset(due);
-        }
-        Poll::Pending
-    }
 }

@@ -24,6 +24,7 @@ mod sink_http2;
 mod takeover;
 mod tap;
 mod usual_task;
+mod waits;
 mod wire;
 
 pub use accept_task::{NewTerms, ServeError, Serving, Terms, serve};
