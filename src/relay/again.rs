@@ -29,9 +29,14 @@ pub(crate) enum Acknowledged {
 }
 
 impl<W: World> StreamTask<W> {
+    /// Whether everything that was taken so far was written whole to a client.
+    pub(crate) fn is_up_to_date(&self) -> bool {
+        self.spill.is_empty() && self.written == self.log.span().last
+    }
+
     /// Whether the last event was written whole to a client.
     pub(crate) fn wrote_all(&self) -> bool {
-        self.life.is_over() && self.spill.is_empty() && self.written == self.log.span().last
+        self.life.is_over() && self.is_up_to_date()
     }
 
     /// Whether its answer was taken whole so long ago that the same POST is a new request.

@@ -117,10 +117,9 @@ impl<W: World> StreamTask<W> {
     fn ask_post(&mut self, asked: Asked, waiting: Waiting, now: Millis) {
         let seq = match asked {
             Asked::At(epoch, seq) if epoch == self.epoch => seq,
-            Asked::At(..) => return waiting.answer(Reply::Closed),
             Asked::Again => return self.ask_again(waiting, now),
             // Only a cursor of this very stream leads here.
-            Asked::Nothing | Asked::Unusable(_) => return waiting.answer(Reply::Closed),
+            Asked::At(..) | Asked::Nothing | Asked::Unusable(_) => return waiting.answer(Reply::Closed),
         };
         match self.decide(seq) {
             Resume::Ended => waiting.answer(Reply::Ended),

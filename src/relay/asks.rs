@@ -183,10 +183,7 @@ impl<W: World> StreamTask<W> {
 
     /// The last event that was told is a request of the backend's that was told before, in another epoch.
     pub(crate) fn client_is_asked_again(&mut self, id: &RequestId) {
-        self.life.placed(
-            id,
-            Seq::new(self.counts.last_pushed().get() + self.spill.len() as u64),
-        );
+        self.life.placed(id, self.spill.newest(&self.counts));
     }
 
     /// Nobody will answer what the backend asked on this stream: it is told so. The requests that it concerns.

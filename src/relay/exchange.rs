@@ -359,18 +359,23 @@ impl<W: World> Session<W> {
     /// Tells the backend that nobody waits for these requests any more.
     pub(crate) fn cancel_upstream(self: &Arc<Self>, relay: &Arc<Relay<W>>, open: &[RequestId]) {
         for id in open {
-            let body = Bytes::from(refusal::cancelled(id, Withdrawal::ClientAway));
-            let request = self.own_post(self.outward(body));
+            let cancel = self.cancel_of(id);
             let (session, relay) = (Arc::clone(self), Arc::clone(relay));
-            tokio::spawn(async move {
-                if session
-                    .send_once(&relay, request, Deadline::after(CANCEL_MAX))
-                    .await
-                    .is_err()
-                {
-                    info!(session = %session.label(), "a cancel did not reach the backend");
-                }
-            });
+            tokio::spawn(async move { session.send_cancel(&relay, cancel).await });
+        }
+    }
+
+    /// The word that nobody waits for a request any more.
+    pub(crate) fn cancel_of(&self, id: &RequestId) -> Request {
+        let body = Bytes::from(refusal::cancelled(id, Withdrawal::ClientAway));
+        self.own_post(self.outward(body))
+    }
+
+    /// Sends it once.
+    pub(crate) async fn send_cancel(self: &Arc<Self>, relay: &Arc<Relay<W>>, cancel: Request) {
+        let sent = self.send_once(relay, cancel, Deadline::after(CANCEL_MAX));
+        if sent.await.is_err() {
+            info!(session = %self.label(), "a cancel did not reach the backend");
         }
     }
 }

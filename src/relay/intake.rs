@@ -4,10 +4,7 @@
 //! What is left out is left out by name (`Dropped`) and counted.
 //! Next: `pure/stream/life.rs`, which decides; `stream_task.rs`, which drives.
 
-use std::collections::VecDeque;
-
 use crate::pure::epoch::Seq;
-use crate::pure::event_id::IdPrefix;
 use crate::pure::isolation::{Isolation, Restored};
 use crate::pure::limits::SERVER_REQUESTS_MAX;
 use crate::pure::log::{EndMark, Entry, Full, Millis, Span, TakenBy};
@@ -19,7 +16,7 @@ use crate::pure::stream::admission::{Had, News};
 use crate::pure::stream::life::backend_ping;
 use crate::pure::stream::{Agent, Dropped, Life, Take, Testimony, Trail, Witness};
 use crate::relay::asks::AnsweredHere;
-use crate::relay::turn::Told;
+use crate::relay::spill::Spill;
 use crate::store::StreamLog;
 use crate::telemetry::instruments::UpstreamInstruments;
 use crate::telemetry::words;
@@ -229,7 +226,7 @@ impl<L: StreamLog> Intake<'_, L> {
 
     /// The newest event that was taken, whether it is in the log or waits for room there.
     fn newest(&self) -> Seq {
-        Seq::new(self.counts.last_pushed().get() + self.spill.len() as u64)
+        self.spill.newest(self.counts)
     }
 
     fn append(&mut self, end: EndMark, block: Block<'_>, data: Text<'_>) {
@@ -253,81 +250,6 @@ impl<L: StreamLog> Intake<'_, L> {
             witness.heard(block.id, data.as_bytes());
         }
     }
-}
-
-/// Events that were read and found no room in the log yet, oldest first.
-#[derive(Default)]
-pub(crate) struct Spill {
-    waiting: VecDeque<Spilled>,
-}
-
-struct Spilled {
-    end: EndMark,
-    event: Box<[u8]>,
-    data: Box<[u8]>,
-}
-
-impl Spill {
-    /// Whether nothing waits.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
-    /// How many wait.
-    pub(crate) fn len(&self) -> usize {
-        self.waiting.len()
-    }
-
-    /// Keeps an event for later.
-    pub(crate) fn keep(&mut self, end: EndMark, event: &[u8], data: &[u8]) {
-        self.waiting.push_back(Spilled {
-            end,
-            event: event.into(),
-            data: data.into(),
-        });
-    }
-
-    /// Takes out everything that waits, in its order: the log that it waited for has ended.
-    pub(crate) fn take(&mut self) -> impl Iterator<Item = Told> {
-        let told = |Spilled { event, data, .. }| Told { event, data };
-        std::mem::take(&mut self.waiting).into_iter().map(told)
-    }
-
-    /// Moves what waits into the log as far as there is room. Answers whether nothing waits any more.
-    pub(crate) fn pour<L: StreamLog>(
-        &mut self,
-        log: &mut L,
-        prefix: &IdPrefix,
-        counts: &mut Counts,
-        now: Millis,
-    ) -> Poured {
-        while let Some(next) = self.waiting.front() {
-            let entry = Entry {
-                prefix: prefix.as_bytes(),
-                end: next.end,
-                event: &next.event,
-                data: Text::of(&next.data),
-            };
-            match log.push(entry, now) {
-                Ok(seq) => counts.pushed(seq),
-                Err(Full) => return Poured::Some,
-            }
-            self.waiting.pop_front();
-        }
-        if self.waiting.capacity() > 0 {
-            self.waiting = VecDeque::new();
-        }
-        Poured::All
-    }
-}
-
-/// How far the spill was emptied.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Poured {
-    /// Nothing waits.
-    All,
-    /// The log is full; something waits.
-    Some,
 }
 
 /// What one wake of the task did, told to the instruments once.

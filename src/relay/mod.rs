@@ -92,6 +92,7 @@ mod said;
 mod session;
 pub mod sink;
 mod source;
+mod spill;
 mod standalone;
 mod standing;
 mod stateless;

@@ -7,7 +7,7 @@ use std::task::Context;
 
 use tracing::{debug, info, warn};
 
-use crate::pure::epoch::{EpochEnd, Reason, Seq, Tombstone};
+use crate::pure::epoch::{EpochEnd, Reason, Tombstone};
 use crate::pure::event_id::StreamName;
 use crate::pure::limits::REPEAT_MS_MAX;
 use crate::pure::log::{EndMark, Entry, Full, Millis};
@@ -210,8 +210,7 @@ impl<W: World> StreamTask<W> {
             Withdrawn::NotOpen => {}
             Withdrawn::One => {
                 self.append(EndMark::Open, b"", &refusal::error(id, failure), now);
-                let at = self.counts.last_pushed().get() + self.spill.len() as u64;
-                self.life.answered_at(Seq::new(at));
+                self.life.answered_at(self.spill.newest(&self.counts));
                 self.relay.calls_failed(&self.session, &self.name, failure, 1);
             }
             Withdrawn::All => {

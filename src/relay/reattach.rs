@@ -8,7 +8,7 @@
 use tracing::{debug, info};
 
 use crate::config::resolved::{EventStore, Reattach};
-use crate::pure::epoch::{Reason, Seq};
+use crate::pure::epoch::Reason;
 use crate::pure::event_id::StreamName;
 use crate::pure::limits::{REATTACH_WAIT_MS, REATTACHED_PROOF_MS_MAX};
 use crate::pure::log::Millis;
@@ -201,7 +201,7 @@ impl<W: World> StreamTask<W> {
 
     /// From where the backend must be asked so that what is held must come again.
     pub(crate) fn overlap_to_ask(&self) -> Option<Ask> {
-        let newest = Seq::new(self.counts.last_pushed().get() + self.spill.len() as u64);
+        let newest = self.spill.newest(&self.counts);
         self.backend.trail.ask(self.log.span().first, newest)
     }
 

@@ -23,12 +23,13 @@ use crate::relay::again::Acknowledged;
 use crate::relay::ask::{Awaited, Early};
 use crate::relay::backend_side::{BackendSide, prior};
 use crate::relay::chronicle::Counted;
-use crate::relay::intake::{Counts, Intake, Poured, Spill};
+use crate::relay::intake::{Counts, Intake};
 use crate::relay::mailbox::{Command, Mailbox};
 use crate::relay::outcome::{FirstHead, Settled};
 use crate::relay::reader::{Flushed, Reader};
 use crate::relay::session::Session;
 use crate::relay::source::Source;
+use crate::relay::spill::{Poured, Spill};
 use crate::relay::turn::Turning;
 use crate::relay::world::World;
 use crate::store::{Store, StreamLog};
@@ -320,7 +321,7 @@ impl<W: World> StreamTask<W> {
         match flushed {
             Flushed::Blocked => {}
             Flushed::UpToDate => {
-                if self.spill.is_empty() && self.written == self.log.span().last {
+                if self.is_up_to_date() {
                     if self.life.is_over() {
                         self.finish_reader(cx, now);
                     } else {

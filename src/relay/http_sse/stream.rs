@@ -6,16 +6,15 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use crate::pure::epoch::{Epoch, EpochEnd, Reason};
 use crate::pure::event_id::StreamName;
 use crate::pure::http_sse::{self, ENDPOINT};
 use crate::pure::log::{EndMark, Millis};
-use crate::pure::refusal::{self, Execution, Failure, Withdrawal};
+use crate::pure::refusal::{self, Execution, Failure};
 use crate::pure::resume::Resume;
 use crate::pure::rpc::{EventKind, RequestId, classify_event};
 use crate::pure::session::{Ended, Left, LossCause};
@@ -30,8 +29,6 @@ use crate::relay::source::Source;
 use crate::relay::stream_task::{Phase, StreamTask};
 use crate::relay::turn::{Told, Waiting};
 use crate::relay::world::World;
-use crate::store::StreamLog;
-use crate::upstream::Deadline;
 
 /// What concerns one POST of the session.
 pub(crate) enum Carried {
@@ -208,7 +205,7 @@ impl<W: World> StreamTask<W> {
         if self.name != StreamName::HttpSse {
             return;
         }
-        let owed = self.reader.is_some() && !self.client_has_all();
+        let owed = self.reader.is_some() && !self.is_up_to_date();
         let now = match self.phase {
             Phase::New | Phase::Running => self.life.open_ids().len() + usize::from(owed),
             Phase::Over(_) => 0,
@@ -223,10 +220,6 @@ impl<W: World> StreamTask<W> {
         }
     }
 
-    fn client_has_all(&self) -> bool {
-        self.spill.is_empty() && self.written == self.log.span().last
-    }
-
     /// The proxy drains: once no call is under way, the session ends with it, and its client begins anew elsewhere.
     pub(crate) fn end_if_draining(&mut self, now: Millis) {
         let idle = self.name == StreamName::HttpSse
@@ -234,7 +227,7 @@ impl<W: World> StreamTask<W> {
             && !self.life.is_over()
             && self.life.open_ids().is_empty()
             && self.awaited.is_none()
-            && (self.reader.is_none() || self.client_has_all());
+            && (self.reader.is_none() || self.is_up_to_date());
         if idle {
             self.end(EndCause::OwnerLost, now);
         }
@@ -283,8 +276,9 @@ impl<W: World> StreamTask<W> {
     pub(crate) fn ask_http_sse(&mut self, asked: Asked, waiting: Waiting) {
         let seq = match asked {
             Asked::At(epoch, seq) if epoch == self.epoch => seq,
-            Asked::At(..) => return waiting.answer(Reply::Closed),
-            Asked::Nothing | Asked::Again | Asked::Unusable(_) => return waiting.answer(Reply::Closed),
+            Asked::At(..) | Asked::Nothing | Asked::Again | Asked::Unusable(_) => {
+                return waiting.answer(Reply::Closed);
+            }
         };
         match self.decide(seq) {
             Resume::UpToDate { at: from } | Resume::Replay { from, .. } => {
@@ -315,12 +309,7 @@ impl<W: World> StreamTask<W> {
             tokio::spawn(async move {
                 let telling = async {
                     for id in &open {
-                        let body = Bytes::from(refusal::cancelled(id, Withdrawal::ClientAway));
-                        let request = session.own_post(session.outward(body));
-                        let deadline = Deadline::after(CANCEL_MAX);
-                        if session.send_once(&relay, request, deadline).await.is_err() {
-                            debug!(session = %session.label(), "a cancel did not reach the backend");
-                        }
+                        session.send_cancel(&relay, session.cancel_of(id)).await;
                     }
                 };
                 let _ = timeout(CANCEL_MAX, telling).await;
