@@ -507,10 +507,8 @@ impl Person {
             while let Ok(Some(event)) = blocks.next() {
                 let message: Value =
                     serde_json::from_str(event.data.as_deref().unwrap_or_default()).unwrap_or(Value::Null);
-                let whose = message["params"]["data"]
-                    .as_str()
-                    .and_then(|note| note.rsplit_once('/'));
-                if whose.is_some_and(|(whose, _)| whose != self.label)
+                let whose = message["params"]["data"]["tag"].as_str();
+                if whose.is_some_and(|whose| whose != self.label)
                     || !message["params"]["progressToken"].is_null()
                 {
                     self.oracle()

@@ -86,7 +86,7 @@ impl Plant {
                 vec![event.clone(), Event { id: next, ..event }]
             }
             Self::MixesSessions => vec![saying(
-                r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"logger":"backend","data":"somebody/1"}}"#,
+                r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"logger":"backend","data":{"tag":"somebody","seq":1}}}"#,
             )],
         }
     }
