@@ -23,6 +23,9 @@ mod lab;
 mod place;
 #[path = "conformance/server.rs"]
 mod server;
+#[allow(dead_code, reason = "the chaos on real processes uses the rest of it")]
+#[path = "interop/signal.rs"]
+mod signal;
 #[path = "conformance/suite.rs"]
 mod suite;
 #[allow(dead_code, reason = "the matrix uses the rest of it")]

@@ -22,6 +22,7 @@ mod place;
 #[allow(dead_code, reason = "the quick start uses the rest of it")]
 #[path = "../examples/quickstart/relay.rs"]
 mod relay;
+#[allow(dead_code, reason = "the chaos on real processes uses the rest of it")]
 #[path = "deploy/replica.rs"]
 mod replica;
 #[allow(
@@ -34,6 +35,9 @@ mod rust_server;
 mod scenario;
 #[path = "deploy/sdk.rs"]
 mod sdk;
+#[allow(dead_code, reason = "the chaos on real processes uses the rest of it")]
+#[path = "interop/signal.rs"]
+mod signal;
 #[path = "deploy/table.rs"]
 mod table;
 #[allow(dead_code, reason = "the interoperability tests use the rest of it")]

@@ -23,6 +23,9 @@ mod relay;
 mod replicas;
 #[path = "interop/score.rs"]
 mod score;
+#[allow(dead_code, reason = "the chaos on real processes uses the rest of it")]
+#[path = "interop/signal.rs"]
+mod signal;
 #[path = "interop/thief.rs"]
 mod thief;
 #[path = "interop/turns.rs"]

@@ -23,6 +23,9 @@ mod place;
 #[allow(dead_code, reason = "the interoperability tests use the rest of it")]
 #[path = "../examples/quickstart/relay.rs"]
 mod relay;
+#[allow(dead_code, reason = "the chaos on real processes uses the rest of it")]
+#[path = "interop/signal.rs"]
+mod signal;
 #[allow(dead_code, reason = "the conformance suite uses the rest of it")]
 #[path = "interop/tape.rs"]
 mod tape;

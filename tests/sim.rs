@@ -16,6 +16,7 @@ mod clock;
 mod http;
 #[path = "sim/kept.rs"]
 mod kept;
+#[allow(dead_code, reason = "the chaos on real processes uses the rest of it")]
 #[path = "sim/oracle.rs"]
 mod oracle;
 #[path = "sim/place.rs"]
@@ -26,6 +27,7 @@ mod plant;
 mod run;
 #[path = "sim/shelf.rs"]
 mod shelf;
+#[allow(dead_code, reason = "the chaos on real processes uses the rest of it")]
 #[path = "sim/trail.rs"]
 mod trail;
 #[path = "sim/weather.rs"]

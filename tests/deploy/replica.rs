@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use crate::lab::{Keeps, Process, Sdk, Serves};
 use crate::place;
+use crate::signal::{self, Signal};
 
 /// The servers, each in turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,6 +120,11 @@ impl Ledger {
         begun.get(tag).copied().unwrap_or(0)
     }
 
+    /// Every call that was begun, and how often.
+    pub(crate) fn all(&self) -> HashMap<String, usize> {
+        self.0.lock().expect("nobody panics while holding it").clone()
+    }
+
     /// It was begun once more.
     pub(crate) fn write(&self, tag: &str) {
         *self
@@ -139,19 +145,6 @@ pub(crate) struct Replica {
     process: Option<Process>,
 }
 
-/// How a process is told something.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Signal {
-    /// End in your own way.
-    Term,
-    /// End at once.
-    Kill,
-    /// Stand still.
-    Stop,
-    /// Go on.
-    Cont,
-}
-
 /// How long a server may take to start on a busy machine.
 const START_MAX: Duration = Duration::from_secs(40);
 /// What a server gets to end by itself, as orchestrators grant it.
@@ -161,7 +154,8 @@ const GRACE: Duration = Duration::from_secs(3);
 /// port of a replica that is down.
 static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
 
-fn free_port() -> u16 {
+/// A port that nobody listens at.
+pub(crate) fn free_port() -> u16 {
     let first = 20_000 + u16::try_from(std::process::id() % 9_000).unwrap_or(0);
     loop {
         let port = first + NEXT_PORT.fetch_add(1, Ordering::Relaxed) % 3_000;
@@ -199,18 +193,7 @@ impl Replica {
     /// Tells its process something.
     pub(crate) async fn tell(&mut self, signal: Signal) -> Result<(), String> {
         let pid = self.process.as_mut().and_then(|process| process.child().id());
-        let pid = pid.ok_or("the replica does not run")?;
-        let name = match signal {
-            Signal::Term => "-TERM",
-            Signal::Kill => "-KILL",
-            Signal::Stop => "-STOP",
-            Signal::Cont => "-CONT",
-        };
-        let status = Command::new("kill").args([name, &pid.to_string()]).status().await;
-        match status.map_err(|error| error.to_string())?.success() {
-            true => Ok(()),
-            false => Err(format!("kill {name} {pid} failed")),
-        }
+        signal::tell(pid, signal).await
     }
 
     /// Ends its process, by this signal first.
@@ -235,6 +218,15 @@ impl Replica {
         let said = self.process.as_mut().map(Process::rest).unwrap_or_default();
         for said in &said {
             self.note(said);
+        }
+    }
+
+    /// Waits for the next thing that it says, and writes it down. The caller bounds its time.
+    pub(crate) async fn listen(&mut self) {
+        if let Some(process) = &mut self.process
+            && let Some(said) = process.next().await
+        {
+            self.note(&said);
         }
     }
 

@@ -68,6 +68,7 @@ impl Tools {
         Parameters(Emit { tag, n, interval_ms }): Parameters<Emit>,
         peer: Peer<RoleServer>,
     ) -> Result<String, ErrorData> {
+        println!("{}", json!({ "ev": "began", "tag": tag }));
         let answer = format!("{tag}:emitting");
         tokio::spawn(async move {
             for seq in 1..=n {

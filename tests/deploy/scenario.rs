@@ -16,8 +16,9 @@ use crate::client::{self, Setting};
 use crate::judge::{Account, Fault, Judged};
 use crate::lab::{Proxy, Sdk};
 use crate::relay::{Exchange, How, Kind as Asked, Plan, Point, Relay, Spread, at_once};
-use crate::replica::{Kind, Ledger, Replica, Signal};
+use crate::replica::{Kind, Ledger, Replica};
 use crate::sdk;
+use crate::signal::Signal;
 
 /// How long clients may take to get on with their work in one phase; more is a stall.
 const PHASE_MAX: Duration = Duration::from_secs(60);

@@ -8,6 +8,8 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -15,6 +17,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc;
 
 use crate::place::{self, lab};
+use crate::signal::{self, Signal};
 
 /// An SDK, as client or server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -373,6 +376,7 @@ pub(crate) struct Proxy {
     /// Where clients connect.
     pub(crate) address: SocketAddr,
     child: Child,
+    panics: Arc<AtomicUsize>,
 }
 
 impl Proxy {
@@ -396,6 +400,11 @@ impl Proxy {
 
     /// The same with the replicas' whole URLs.
     pub(crate) async fn start_at(urls: &[String], settings: &[&str]) -> Result<Self, String> {
+        Self::begin(Self::command(urls, settings)).await
+    }
+
+    /// What it is started with: at a free port of loopback, in front of these URLs, with these settings.
+    pub(crate) fn command(urls: &[String], settings: &[&str]) -> Command {
         let mut command = Command::new(binary());
         command.args(["run", "--listen", "127.0.0.1:0", "--admin", "off"]);
         for url in urls {
@@ -405,6 +414,11 @@ impl Proxy {
             command.arg("--set").arg(setting);
         }
         command.env("THROUGHLINE_SECRET", "interop tests only, at least 32 bytes");
+        command
+    }
+
+    /// Starts it so, and waits until it listens.
+    pub(crate) async fn begin(mut command: Command) -> Result<Self, String> {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -417,15 +431,22 @@ impl Proxy {
         let mut said = String::new();
         while let Ok(Some(line)) = lines.next_line().await {
             if let Some(address) = listening(&line) {
+                let panics = Arc::new(AtomicUsize::new(0));
+                let count = Arc::clone(&panics);
                 tokio::spawn(async move {
                     let mut log = log();
                     while let Ok(Some(line)) = lines.next_line().await {
+                        count.fetch_add(usize::from(line.contains("panicked")), Ordering::Relaxed);
                         if let Some(log) = &mut log {
                             let _full = writeln!(log, "{line}");
                         }
                     }
                 });
-                return Ok(Self { address, child });
+                return Ok(Self {
+                    address,
+                    child,
+                    panics,
+                });
             }
             said.push_str(&line);
             said.push('\n');
@@ -433,14 +454,19 @@ impl Proxy {
         Err(format!("the proxy ended before it listened:\n{said}"))
     }
 
+    /// The process itself, to signal it and to wait for its end.
+    pub(crate) const fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// How many panics are in its log.
+    pub(crate) fn panics(&self) -> usize {
+        self.panics.load(Ordering::Relaxed)
+    }
+
     /// Asks it to drain (SIGTERM) and waits for its exit code.
     pub(crate) async fn drain(mut self) -> Result<usize, String> {
-        let pid = self.child.id().ok_or("the proxy has ended by itself")?;
-        let kill = Command::new("kill")
-            .args(["-TERM", &pid.to_string()])
-            .status()
-            .await;
-        kill.map_err(|error| error.to_string())?;
+        signal::tell(self.child.id(), Signal::Term).await?;
         let status = self.child.wait().await.map_err(|error| error.to_string())?;
         let code = status
             .code()

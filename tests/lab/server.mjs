@@ -111,6 +111,7 @@ function makeTools() {
     'emit',
     { description: 'so many numbered log notifications on the standalone GET stream; answers at once', inputSchema: sdk.schema({ tag: z.string(), n: z.number(), interval_ms: z.number() }) },
     async ({ tag, n, interval_ms }) => {
+      say({ ev: 'began', tag });
       emitAll(tag, n, interval_ms).catch(error => say({ ev: 'emit_failed', tag, text: String(error) }));
       return text(`${tag}:emitting`);
     },

@@ -102,6 +102,7 @@ async def slow(tag: str, steps: int, interval_ms: int, ctx: Context) -> str:
 @server.tool()
 async def emit(tag: str, n: int, interval_ms: int, ctx: Context) -> str:
     """So many numbered log notifications on the standalone GET stream; answers at once."""
+    say(ev="began", tag=tag)
     session = ctx.session
 
     async def go():

@@ -215,14 +215,14 @@ impl Person {
         }
         text.push_str(&format!("content-length: {}\r\n\r\n{body}", body.len()));
         talk.send(&text).await?;
-        let head = talk.head().await.map_err(lost)?;
+        let head = talk.head().await?;
         let Some(head) = head else {
             return Ok(Answered::Lost);
         };
         if head.is_stream() && head.status() == 200 {
             return Ok(Answered::Stream(head, talk));
         }
-        let body = talk.whole().await.map_err(lost)?;
+        let body = talk.whole().await?;
         Ok(Answered::Whole(head, body))
     }
 
@@ -516,13 +516,5 @@ impl Person {
                 }
             }
         }
-    }
-}
-
-/// A connection that ends in the middle of a head is a cut, not a malformed answer.
-fn lost(error: io::Error) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::InvalidData => io::ErrorKind::UnexpectedEof.into(),
-        kind => kind.into(),
     }
 }

@@ -187,6 +187,19 @@ impl Oracle {
         text
     }
 
+    /// How often this happened until now.
+    pub(crate) fn count(&self, what: &str) -> u64 {
+        self.book().tally.0.get(what).copied().unwrap_or(0)
+    }
+
+    /// The calls whose clients have their results.
+    pub(crate) fn results(&self) -> Vec<String> {
+        let book = self.book();
+        let calls = book.calls.iter();
+        let with_result = calls.filter(|(_, call)| call.outcome == Some(Outcome::Result));
+        with_result.map(|(token, _)| token.clone()).collect()
+    }
+
     /// Two worlds of one seed have the same.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();

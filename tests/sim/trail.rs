@@ -24,6 +24,26 @@ enum Said {
     Reset,
 }
 
+/// Whether a connection's head says what its client may conclude.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdicts {
+    /// It always does.
+    InHeads,
+    /// A proxy that lost its memory holds a client until the backend has spoken (wire contract, 9); then a reset must be
+    /// among the events, before any other message.
+    PerhapsLater,
+}
+
+/// What a reader that was held is owed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Owed {
+    Nothing,
+    /// Nothing was said yet; a cursor in another epoch may come, and what that means after it.
+    Word,
+    /// Such a cursor came: the reset must be next.
+    Reset,
+}
+
 /// What an event meant to the client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Meaning {
@@ -50,6 +70,8 @@ pub(crate) struct Trail {
     ended: bool,
     /// How often its request was sent.
     repeated: u32,
+    verdicts: Verdicts,
+    owed: Owed,
 }
 
 impl Trail {
@@ -65,7 +87,15 @@ impl Trail {
             may_repeat: false,
             ended: false,
             repeated: 0,
+            verdicts: Verdicts::InHeads,
+            owed: Owed::Nothing,
         }
+    }
+
+    /// The same, where heads say so much.
+    pub(crate) const fn with(mut self, verdicts: Verdicts) -> Self {
+        self.verdicts = verdicts;
+        self
     }
 
     fn name(&self) -> String {
@@ -93,7 +123,7 @@ impl Trail {
     pub(crate) fn sent(&mut self) {
         *self = Self {
             repeated: self.repeated + 1,
-            ..Self::new(&self.label, self.kind.clone())
+            ..Self::new(&self.label, self.kind.clone()).with(self.verdicts)
         };
     }
 
@@ -109,6 +139,7 @@ impl Trail {
             head.status()
         ));
         let epoch = asked.and_then(|asked| asked.get(1..12));
+        self.owed = Owed::Nothing;
         match verdict.split(';').next().unwrap_or_default() {
             "resumed" => {
                 oracle.counted("resumed");
@@ -132,6 +163,10 @@ impl Trail {
             "reset" => {
                 oracle.counted("reset");
                 self.said = Said::Reset;
+            }
+            "" if self.verdicts == Verdicts::PerhapsLater => {
+                oracle.counted("held");
+                self.owed = Owed::Word;
             }
             _ => self.wrong(oracle, "an event stream without a verdict"),
         }
@@ -159,6 +194,8 @@ impl Trail {
         let message: Value = serde_json::from_str(data).unwrap_or(Value::Null);
         if is_reset(event, &message) {
             self.said = Said::Reset;
+        } else if self.owed == Owed::Reset && event.data.as_deref().is_some_and(|data| !data.is_empty()) {
+            self.wrong(oracle, "another epoch, and a message before its reset");
         }
         let Some((prefix, position)) = id.rsplit_once('.') else {
             self.wrong(oracle, &format!("{id} is no event id"));
@@ -191,10 +228,19 @@ impl Trail {
                     self.wrong(oracle, &what);
                 }
             }
+            Some(_) if self.said == Said::Nothing && self.owed == Owed::Word && step == 0 => {
+                self.owed = Owed::Reset;
+                self.prefix = Some(prefix.to_owned());
+                self.seq = seq;
+                return;
+            }
             Some(_) if self.said == Said::Nothing => {
                 self.wrong(oracle, "another epoch, and nothing was said");
             }
             Some(_) | None => {}
+        }
+        if step == 1 {
+            self.owed = Owed::Nothing;
         }
         self.prefix = Some(prefix.to_owned());
         self.seq = seq;
