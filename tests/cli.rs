@@ -485,6 +485,45 @@ fn a_run_ends_in_order() {
     }
 }
 
+/// Whoever reads the log has gone away: whatever is logged from then on is lost, and nothing else is.
+#[cfg(unix)]
+#[test]
+fn a_log_that_nobody_takes_stops_nothing() {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_throughline"))
+        .args([
+            "run",
+            "--upstream",
+            "http://127.0.0.1:9/mcp",
+            "--listen",
+            "127.0.0.1:0",
+        ])
+        .args(["--admin", "127.0.0.1:0", "--set", "log.filter=trace"])
+        .env("THROUGHLINE_SECRET", SECRET)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+    let mut address = |message: &str| {
+        let mut said = lines
+            .by_ref()
+            .map(|line| serde_json::from_str(&line.unwrap()).unwrap());
+        let line: serde_json::Value = said
+            .find(|line: &serde_json::Value| line["message"] == message)
+            .unwrap();
+        line["address"].as_str().unwrap().to_owned()
+    };
+    let (other, one) = (address("listening"), address("listening for the operator"));
+    drop(lines);
+    for _ in 0..3 {
+        assert!(get(&one, "/healthz").starts_with("HTTP/1.1 200 "));
+        assert!(get(&other, "/elsewhere").starts_with("HTTP/1.1 404 "));
+    }
+    // Its drain is logged too.
+    let told = Command::new("kill").arg(process.id().to_string()).status();
+    assert!(told.unwrap().success());
+    assert_eq!(process.wait().unwrap().code(), Some(0));
+}
+
 #[test]
 fn an_address_in_use() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

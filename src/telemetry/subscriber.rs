@@ -1,5 +1,6 @@
 //! Sets log lines up: for people on a terminal, one JSON object a line otherwise.
-//! Law: lines go to standard error; standard output is for what a command answers.
+//! Law: lines go to standard error; standard output is for what a command answers. A line that can't be written is lost,
+//! and nothing else is: a full disk or a collector that has gone away is no reason to end a stream.
 //! Payloads, credentials and whole session ids never reach a log line; that is the callers' part of the law.
 //! Next: `names.rs`.
 
@@ -90,6 +91,8 @@ pub fn set_up(log: &Log) -> Result<(), SetUpFailed> {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // The library would complain of a failed write to standard error by a macro that panics when that fails too.
+        .log_internal_errors(false)
         .with_timer(SystemTime);
     let (set, refilter): (_, Refilter) = match human {
         Lines::Human => {
