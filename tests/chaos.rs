@@ -25,6 +25,8 @@ mod pace;
 #[allow(dead_code, reason = "the check for clients uses the rest of it")]
 #[path = "interop/place.rs"]
 mod place;
+#[path = "sim/plant.rs"]
+mod plant;
 #[path = "chaos/proxy.rs"]
 mod proxy;
 #[path = "chaos/relay.rs"]
@@ -64,8 +66,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::task::JoinSet;
 
-use crate::fault::Fault;
+use crate::fault::{Fault, Harm, Side};
 use crate::lab::{Keeps, Sdk, Serves};
+use crate::plant::Plant;
 use crate::replica::Kind;
 use crate::round::{Lane, Report, Round};
 use crate::street::Load;
@@ -80,6 +83,11 @@ const KINDS: [Kind; 3] = [
 const EVENTS: u64 = 5_000;
 /// Most events of one round: its history stays one that can be kept and read.
 const ROUND_EVENTS_MAX: u64 = 5_000;
+
+/// How often a planted fault is tried until it is found: some need a loss to lie about.
+const PROOF_TRIES: u64 = 8;
+/// Events of one of these rounds.
+const PROOF_EVENTS: u64 = 150;
 
 /// What every round asks of its servers.
 const LOAD: Load = Load {
@@ -171,6 +179,7 @@ fn deal(options: &Options) -> Vec<(Kind, Vec<Round>)> {
                 seed: options.seed + pass,
                 events,
                 load: LOAD,
+                plant: Plant::None,
             };
             let lane = (at + usize::try_from(pass).unwrap_or(0)) % lanes.len();
             lanes[lane].1.push(round);
@@ -192,15 +201,60 @@ async fn walk(kind: Kind, rounds: Vec<Round>) -> Result<Vec<Report>, String> {
     Ok(reports)
 }
 
+/// Plays each planted fault to clients, until the oracle has seen it: an oracle that sees nothing is no proof.
+async fn prove(seed: u64) -> Result<(), String> {
+    let mut lane = Lane::open(Kind::Rust).await?;
+    for (at, plant) in Plant::ALL.into_iter().enumerate() {
+        let mut tries = 0..PROOF_TRIES;
+        let seen = loop {
+            let Some(nth) = tries.next() else { break None };
+            let round = Round {
+                nth: 100 * (at + 1) + usize::try_from(nth).unwrap_or(0),
+                fault: match plant {
+                    // Only a call that was cut off may have run.
+                    Plant::DeniesExecution => Fault::Way(Side::Servers, Harm::Cut),
+                    Plant::None
+                    | Plant::LosesEvent
+                    | Plant::LosesMessage
+                    | Plant::RepeatsEvent
+                    | Plant::RepeatsMessage
+                    | Plant::HushesResets
+                    | Plant::MixesSessions => Fault::Window,
+                },
+                seed: seed + nth,
+                events: PROOF_EVENTS,
+                load: Load { clients: 5, ..LOAD },
+                plant,
+            };
+            let report = lane.make(round).await;
+            if let Some(violation) = report.oracle.violations().into_iter().next() {
+                break Some(violation);
+            }
+        };
+        match seen {
+            Some(violation) => println!("planted, and found: {plant:?}: {violation:.120}"),
+            None => return Err(format!("{plant:?} was planted, and not found")),
+        }
+    }
+    Ok(())
+}
+
 async fn make(options: &Options) -> Result<Vec<Report>, String> {
     report::head();
     let mut lanes = JoinSet::new();
+    let mut proof = JoinSet::new();
+    if options.faults.len() > 1 {
+        proof.spawn(prove(options.seed));
+    }
     for (kind, rounds) in deal(options) {
         lanes.spawn(walk(kind, rounds));
     }
     let mut reports = Vec::new();
     while let Some(walked) = lanes.join_next().await {
         reports.extend(walked.map_err(|error| error.to_string())??);
+    }
+    while let Some(proved) = proof.join_next().await {
+        proved.map_err(|error| error.to_string())??;
     }
     Ok(reports)
 }

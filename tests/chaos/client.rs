@@ -242,6 +242,7 @@ impl Person {
         let oracle = Arc::clone(&self.street.oracle);
         match asked {
             Ok(Ok(outcome)) => {
+                let outcome = self.street.plant.outcome(outcome);
                 oracle.told(token, outcome.clone());
                 Some(outcome)
             }
@@ -317,7 +318,8 @@ impl Person {
             };
             pass(self.street.chance.millis(50, 800)).await;
             end = match self.line.send("GET", Some(&cursor), "").await {
-                Answered::Stream(head, talk) => {
+                Answered::Stream(mut head, talk) => {
+                    self.street.plant.verdict(&mut head, Some(&cursor));
                     trail.opened(&oracle, &head, Some(&cursor));
                     self.follow(talk, |event| trail.took(&oracle, event)).await
                 }
@@ -375,8 +377,10 @@ impl Person {
                 if event.data.as_deref().is_some_and(|data| !data.is_empty()) {
                     self.street.event();
                 }
-                if let Meaning::Ended(told) = took(&event) {
-                    outcome = Some(told);
+                for event in self.street.plant.events(event, &mut self.street.chance) {
+                    if let Meaning::Ended(told) = took(&event) {
+                        outcome = Some(told);
+                    }
                 }
             }
         }
@@ -389,7 +393,8 @@ impl Person {
             let forgets = self.street.again == Again::WithinBound && self.street.chance.percent(5);
             let cursor = notes.trail().cursor.clone().filter(|_| !forgets);
             match self.line.send("GET", cursor.as_deref(), "").await {
-                Answered::Stream(head, talk) => {
+                Answered::Stream(mut head, talk) => {
+                    self.street.plant.verdict(&mut head, cursor.as_deref());
                     notes.trail().opened(&oracle, &head, cursor.as_deref());
                     opened.send_replace(true);
                     let took = |event: &Event| {

@@ -60,6 +60,8 @@ pub(crate) enum Fault {
     Descriptors,
     /// The proxy's memory for replay is full.
     Memory,
+    /// A stream's own window is too small for who comes back late.
+    Window,
     /// The proxy's clock of the day jumps, forwards and back.
     Clock,
     /// The disk of the proxy's log is full.
@@ -67,14 +69,19 @@ pub(crate) enum Fault {
 }
 
 /// What tells the time of the day to the proxy, where it is installed (Debian's `libfaketime`).
-const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
+fn faketime() -> String {
+    format!(
+        "/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1",
+        std::env::consts::ARCH
+    )
+}
 
 /// How long something stands still: longer than a client that takes nothing is waited for.
 const STILL: Duration = Duration::from_secs(6);
 
 impl Fault {
     /// All of them.
-    pub(crate) const ALL: [Self; 27] = [
+    pub(crate) const ALL: [Self; 28] = [
         Self::Way(Side::Clients, Harm::Cut),
         Self::Way(Side::Servers, Harm::Cut),
         Self::Proxy(Blow::Kill),
@@ -100,6 +107,7 @@ impl Fault {
         Self::Reload,
         Self::Descriptors,
         Self::Memory,
+        Self::Window,
         Self::Clock,
         Self::FullDisk,
     ];
@@ -113,7 +121,7 @@ impl Fault {
             Self::Clients(Fate::IsKilled | Fate::Lives) => "sdk-kill".to_owned(),
             Self::Servers(blow) => format!("process-{blow:?}").to_lowercase(),
             Self::Proxy(blow) => format!("proxy-{blow:?}").to_lowercase(),
-            Self::Reload | Self::Descriptors | Self::Memory | Self::Clock => {
+            Self::Reload | Self::Descriptors | Self::Memory | Self::Window | Self::Clock => {
                 format!("{self:?}").to_lowercase()
             }
             Self::FullDisk => "full-disk".to_owned(),
@@ -123,7 +131,7 @@ impl Fault {
     /// What this machine lacks for it.
     pub(crate) fn lacks(self) -> Option<&'static str> {
         match self {
-            Self::Clock if !Path::new(FAKETIME).exists() => Some("libfaketime is not installed"),
+            Self::Clock if !Path::new(&faketime()).exists() => Some("libfaketime is not installed"),
             Self::Way(..)
             | Self::Clients(_)
             | Self::Servers(_)
@@ -131,6 +139,7 @@ impl Fault {
             | Self::Reload
             | Self::Descriptors
             | Self::Memory
+            | Self::Window
             | Self::Clock
             | Self::FullDisk => None,
         }
@@ -141,7 +150,7 @@ impl Fault {
         let harm = match self {
             Self::Way(side, harm) if side == of => harm,
             // Only who comes back asks for what memory no longer holds.
-            Self::Memory if of == Side::Clients => Harm::Cut,
+            Self::Memory | Self::Window if of == Side::Clients => Harm::Cut,
             Self::Way(..)
             | Self::Clients(_)
             | Self::Servers(_)
@@ -149,6 +158,7 @@ impl Fault {
             | Self::Reload
             | Self::Descriptors
             | Self::Memory
+            | Self::Window
             | Self::Clock
             | Self::FullDisk => return None,
         };
@@ -172,11 +182,11 @@ impl Fault {
     pub(crate) const fn settings(self) -> &'static [&'static str] {
         match self {
             Self::Memory => &[
-                "memory.replay_max=64KiB",
-                "upstream.stream.replay_bytes_max=64KiB",
+                "memory.replay_max=1MiB",
+                "upstream.stream.replay_bytes_max=512KiB",
                 "upstream.stream.event_bytes_max=64KiB",
-                "upstream.stream.replay_events_max=24",
             ],
+            Self::Window => &["upstream.stream.replay_events_max=6"],
             Self::Way(..)
             | Self::Clients(_)
             | Self::Servers(_)
@@ -185,6 +195,23 @@ impl Fault {
             | Self::Descriptors
             | Self::Clock
             | Self::FullDisk => &[],
+        }
+    }
+
+    /// What makes names longer, and with them everything that is said of somebody: so little is said in a round that it
+    /// would hardly fill the least memory that can be configured.
+    pub(crate) fn padding(self) -> String {
+        match self {
+            Self::Memory => "x".repeat(3_000),
+            Self::Way(..)
+            | Self::Clients(_)
+            | Self::Servers(_)
+            | Self::Proxy(_)
+            | Self::Reload
+            | Self::Descriptors
+            | Self::Window
+            | Self::Clock
+            | Self::FullDisk => String::new(),
         }
     }
 
@@ -199,6 +226,7 @@ impl Fault {
             | Self::Reload
             | Self::Descriptors
             | Self::Memory
+            | Self::Window
             | Self::Clock
             | Self::FullDisk => Spares::Memory,
         }
@@ -226,7 +254,7 @@ impl Fault {
             return Vec::new();
         }
         vec![
-            ("LD_PRELOAD", FAKETIME.to_owned()),
+            ("LD_PRELOAD", faketime()),
             ("FAKETIME_TIMESTAMP_FILE", file.display().to_string()),
             ("FAKETIME_NO_CACHE", "1".to_owned()),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),

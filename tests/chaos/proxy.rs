@@ -197,6 +197,7 @@ async fn begin(fault: Fault, urls: &[String], dir: &Path) -> Result<Running, Str
         | Fault::Proxy(_)
         | Fault::Descriptors
         | Fault::Memory
+        | Fault::Window
         | Fault::Clock
         | Fault::FullDisk => lab::Proxy::command(urls, &settings),
     };
@@ -213,6 +214,7 @@ async fn begin(fault: Fault, urls: &[String], dir: &Path) -> Result<Running, Str
         | Fault::Proxy(_)
         | Fault::Reload
         | Fault::Memory
+        | Fault::Window
         | Fault::Clock => lab::Proxy::begin(command).await.map(Running::Logged),
     }
 }

@@ -149,7 +149,8 @@ impl Relay {
         self.shared
             .oracle
             .saw(format!("{}: door {door:?}", self.shared.name));
-        self.door.send_if_modified(|standing| std::mem::replace(standing, door) != door);
+        self.door
+            .send_if_modified(|standing| std::mem::replace(standing, door) != door);
     }
 }
 

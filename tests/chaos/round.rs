@@ -19,6 +19,7 @@ use crate::fault::{Blow, Fault, Harm, Side};
 use crate::lab::Sdk;
 use crate::oracle::Oracle;
 use crate::pace::pass;
+use crate::plant::Plant;
 use crate::proxy::Proxy;
 use crate::relay::{Door, Relay};
 use crate::replica::{Kind, Ledger, Replica, free_port};
@@ -32,8 +33,9 @@ const STALL: Duration = Duration::from_secs(90);
 const END_MAX: Duration = Duration::from_secs(240);
 /// How long the last words of servers may take.
 const WORDS_MAX: Duration = Duration::from_secs(10);
-/// The fault strikes so often in a round, where it is one that strikes.
-const STRIKES: u64 = 3;
+/// The fault strikes so often in a round at least, where it is one that strikes, and once more for so many events.
+const STRIKES_MIN: u64 = 3;
+const EVENTS_OF_A_STRIKE: u64 = 1_000;
 /// Connections that hold the proxy's file descriptors.
 const CROWD: usize = 400;
 
@@ -46,6 +48,8 @@ pub(crate) struct Round {
     /// Events until it is over.
     pub(crate) events: u64,
     pub(crate) load: Load,
+    /// A fault of the proxy's own that is played to clients, to see that the oracle sees it.
+    pub(crate) plant: Plant,
 }
 
 /// What became of it.
@@ -131,6 +135,7 @@ impl Lane {
             oracle: Arc::clone(oracle),
             chance: chance.fork("clients"),
             load: round.load,
+            plant: round.plant,
             again: round.fault.again(),
             verdicts: round.fault.verdicts(),
             going,
@@ -227,7 +232,8 @@ impl Lane {
 fn spawn(name: &str, round: Round, street: &Street, side: &Relay) -> JoinSet<()> {
     let mut clients = JoinSet::new();
     for nth in 0..round.load.clients {
-        clients.spawn(client::run(format!("{name}c{nth}"), street.clone()));
+        let client = format!("{name}c{nth}{}", round.fault.padding());
+        clients.spawn(client::run(client, street.clone()));
     }
     let (fate, sdks) = match round.fault {
         Fault::Clients(fate) => (fate, &[Sdk::Ts2, Sdk::Py2, Sdk::Ts1, Sdk::Py1][..]),
@@ -237,6 +243,7 @@ fn spawn(name: &str, round: Round, street: &Street, side: &Relay) -> JoinSet<()>
         | Fault::Reload
         | Fault::Descriptors
         | Fault::Memory
+        | Fault::Window
         | Fault::Clock
         | Fault::FullDisk => match round.nth % 2 {
             0 => (Fate::Lives, &[Sdk::Ts2][..]),
@@ -271,19 +278,21 @@ impl Stage<'_> {
         for relay in &self.back {
             relay.rule(fault.rule(Side::Servers));
         }
-        for nth in 0..STRIKES {
-            self.more(self.round.events / (STRIKES + 1)).await?;
+        let strikes = STRIKES_MIN + self.round.events / EVENTS_OF_A_STRIKE;
+        for nth in 0..strikes {
+            self.more(self.round.events / (strikes + 1)).await?;
             self.strike(nth).await?;
         }
         let had = *self.street.events.borrow();
         self.more(self.round.events.saturating_sub(had)).await?;
-        // A rule strikes connections as they come; a short round may have to wait for the first.
-        let mut waited = 0;
-        while self.street.oracle.count("hurts") == 0 && waited < 20 {
-            self.more(self.round.events / 4).await?;
-            waited += 1;
-        }
-        Ok(())
+        // Some faults strike as connections and calls come; a short round may have to wait for the first.
+        let strikes = async {
+            while self.street.oracle.count("hurts") == 0 {
+                self.more(1).await?;
+            }
+            Ok(())
+        };
+        timeout(STALL, strikes).await.unwrap_or(Ok(()))
     }
 
     /// Waits until clients had so many more events.
@@ -319,7 +328,7 @@ impl Stage<'_> {
                 self.hurt("doors are open");
                 Ok(())
             }
-            Fault::Way(..) | Fault::Memory | Fault::Clients(_) => Ok(()),
+            Fault::Way(..) | Fault::Memory | Fault::Window | Fault::Clients(_) => Ok(()),
             Fault::Servers(blow) => self.strike_server(usize::from(nth % 2 == 1), blow, a_while).await,
             Fault::Proxy(blow) => self.strike_proxy(blow, a_while).await,
             Fault::Reload => {

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::chance::Chance;
 use crate::oracle::Oracle;
+use crate::plant::Plant;
 use crate::trail::Verdicts;
 
 /// How much is asked of the servers.
@@ -45,6 +46,7 @@ pub(crate) struct Street {
     pub(crate) oracle: Arc<Oracle>,
     pub(crate) chance: Chance,
     pub(crate) load: Load,
+    pub(crate) plant: Plant,
     pub(crate) again: Again,
     pub(crate) verdicts: Verdicts,
     /// Whether new sessions are begun.

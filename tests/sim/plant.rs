@@ -54,7 +54,7 @@ impl Plant {
     /// What a client gets in place of an event.
     pub(crate) fn events(self, event: Event, chance: &mut Chance) -> Vec<Event> {
         let data = event.data.as_deref().unwrap_or_default();
-        let is_message = data.contains("progress") || data.contains("\"backend\"");
+        let is_message = data.contains("progress") || data.contains("\"seq\"");
         let is_notice = data.contains("throughline");
         let saying = |data: &str| Event {
             event: None,

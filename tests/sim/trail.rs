@@ -193,6 +193,9 @@ impl Trail {
         let data = event.data.as_deref().unwrap_or_default();
         let message: Value = serde_json::from_str(data).unwrap_or(Value::Null);
         if is_reset(event, &message) {
+            if self.said == Said::Nothing {
+                oracle.counted("told of a loss");
+            }
             self.said = Said::Reset;
         } else if self.owed == Owed::Reset && event.data.as_deref().is_some_and(|data| !data.is_empty()) {
             self.wrong(oracle, "another epoch, and a message before its reset");
