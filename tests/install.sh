@@ -2,7 +2,7 @@
 # Installs the real MCP clients and servers that the interoperability tests drive: the official TypeScript and Python SDKs,
 # 1.x and 2.x, fastmcp, server-everything and the official conformance suite, at the versions written in tests/lab
 # (package-lock.json, py1.txt, py2.txt, fm.txt).
-# Also Chromium, from the distribution (apt) where there is none; as root, or by sudo.
+# Also Chromium and libfaketime, from the distribution (apt) where there are none; as root, or by sudo.
 # Needs Node 22 or later with npm, and Python 3.10 or later with venv. Where such a Node is missing, it is taken from PyPI.
 # Safe to repeat: it does nothing if what is installed is what is written. About one minute and 500 MB.
 #
@@ -14,12 +14,20 @@ mkdir -p "$lab"
 
 fail() { echo "install: $1" >&2; exit 1; }
 
-if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
-  command -v apt-get >/dev/null || fail "Chromium is needed, and there is no apt-get to get it with"
-  echo "install: Chromium"
+from_apt() {
+  command -v apt-get >/dev/null || fail "$1 is needed, and there is no apt-get to get it with"
+  echo "install: $1"
   as_root=$([ "$(id -u)" = 0 ] || echo sudo)
   $as_root apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends chromium >/dev/null
+  DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends "$1" >/dev/null
+}
+
+if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
+  from_apt chromium
+fi
+# Without it the chaos has one fault less, and says so: the clock that jumps.
+if ! ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 && command -v apt-get >/dev/null; then
+  from_apt libfaketime
 fi
 
 wanted=$(cat "$here/package-lock.json" "$here/py1.txt" "$here/py2.txt" "$here/fm.txt" | sha256sum | cut -d' ' -f1)

@@ -18,7 +18,7 @@ step "format"
 cargo fmt --check
 
 step "lints"
-cargo clippy --locked --lib --bins --examples --benches --tests --test interop --test aware --test browser --test modern --test deploy --test conformance --test matrix -- -D warnings
+cargo clippy --locked --lib --bins --examples --benches --tests --test interop --test aware --test browser --test modern --test deploy --test chaos --test conformance --test matrix -- -D warnings
 
 step "unit, house, wire, config, README tests and the simulation"
 # Tests over sockets wait for each other's ends and for configured times far more than they compute.
@@ -60,5 +60,9 @@ cargo test --locked --test matrix
 
 step "a rolling deploy under load"
 cargo test --locked --test deploy
+
+# Each fault once; `cargo test --test chaos -- --events 100000` is the long form.
+step "chaos on real processes"
+cargo test --locked --test chaos
 
 step "done"
