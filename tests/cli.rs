@@ -411,12 +411,17 @@ impl Running {
         Self { process, lines }
     }
 
-    /// The `address` of the next line with this message; every line until then is a JSON object.
+    /// The `address` of the next line with this message.
     fn address(&mut self, message: &str) -> String {
+        self.said(message, "address")
+    }
+
+    /// This field of the next line with this message; every line until then is a JSON object.
+    fn said(&mut self, message: &str, field: &str) -> String {
         for line in self.lines.by_ref() {
             let line: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
             if line["message"] == message {
-                return line["address"].as_str().unwrap().to_owned();
+                return line[field].as_str().unwrap().to_owned();
             }
         }
         panic!("it ended without saying `{message}`");
@@ -483,6 +488,41 @@ fn a_run_ends_in_order() {
         running.signal(signal);
         assert_eq!(running.end(), Some(0), "{signal}");
     }
+}
+
+/// Whoever is not let in for want of file descriptors waits until there are some, and the log says why.
+#[cfg(unix)]
+#[test]
+fn the_log_says_that_descriptors_are_missing() {
+    let mut process = Command::new("sh")
+        .args([
+            "-c",
+            "ulimit -n 48; exec \"$0\" \"$@\"",
+            env!("CARGO_BIN_EXE_throughline"),
+        ])
+        .args([
+            "run",
+            "--upstream",
+            "http://127.0.0.1:9/mcp",
+            "--listen",
+            "127.0.0.1:0",
+            "--admin",
+            "off",
+        ])
+        .env("THROUGHLINE_SECRET", SECRET)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(process.stderr.take().unwrap()).lines();
+    let mut running = Running { process, lines };
+    let address = running.address("listening");
+    let crowd: Vec<TcpStream> = (0..96).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    let error = running.said("client connections can't be accepted", "error");
+    assert!(error.contains("open files"), "{error}");
+    drop(crowd);
+    assert!(get(&address, "/elsewhere").starts_with("HTTP/1.1 404 "));
+    running.signal("TERM");
+    assert_eq!(running.end(), Some(0));
 }
 
 /// Whoever reads the log has gone away: whatever is logged from then on is lost, and nothing else is.

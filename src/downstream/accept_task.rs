@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tracing::warn;
 
 use crate::config::live::{Full, Live};
 use crate::config::resolved::Config;
@@ -26,6 +28,9 @@ use crate::net::{Io, Net};
 use crate::relay::answer::Serve;
 use crate::telemetry::instruments::Instruments;
 use crate::telemetry::words::Turned;
+
+/// That accepting fails is said at first, and again after this time: what is missing then comes and goes.
+const SAID_AGAIN: Duration = Duration::from_secs(10);
 
 /// First pause after a failed accept.
 const BACK_OFF_MIN: Duration = Duration::from_millis(5);
@@ -298,6 +303,7 @@ impl<N: Net, S: Serve> Door<N, S> {
     async fn stand_open(self) {
         let refusals = Seats::new(REFUSALS_MAX);
         let mut pause = BACK_OFF_MIN;
+        let mut said: Option<Instant> = None;
         let shut = Arc::clone(&self.shut);
         let mut called = std::pin::pin!(shut.called());
         called.as_mut().enable();
@@ -313,7 +319,11 @@ impl<N: Net, S: Serve> Door<N, S> {
                     self.welcome(io, &refusals);
                 }
                 Err(error) if concerns_one_connection(&error) => {}
-                Err(_) => {
+                Err(error) => {
+                    if said.is_none_or(|said| said.elapsed() >= SAID_AGAIN) {
+                        warn!(%error, "client connections can't be accepted");
+                        said = Some(Instant::now());
+                    }
                     tokio::select! {
                         biased;
                         () = called.as_mut() => return,
