@@ -302,11 +302,11 @@ impl Person {
                 Answered::Lost => return Err("lost before its head".to_owned()),
             }
         };
-        self.to_its_outcome(talk, trail, token).await
+        self.follow_call(talk, trail, token).await
     }
 
     /// Follows a call's stream over as many connections as it takes.
-    async fn to_its_outcome(&mut self, talk: Talk, mut trail: Trail, token: &str) -> Result<Outcome, String> {
+    async fn follow_call(&mut self, talk: Talk, mut trail: Trail, token: &str) -> Result<Outcome, String> {
         let oracle = Arc::clone(&self.street.oracle);
         let mut end = self.follow(talk, |event| trail.took(&oracle, event)).await;
         loop {

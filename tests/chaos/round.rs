@@ -339,7 +339,8 @@ impl Stage<'_> {
                 }
                 Ok(())
             }
-            Fault::Descriptors => self.crowd(a_while).await,
+            // The second time longer than a session waits for its replica.
+            Fault::Descriptors => self.crowd(if nth == 1 { a_while * 3 } else { a_while }).await,
             Fault::Clock => {
                 // Less than the day that a token lives: a jump of a day ends sessions, and rightly.
                 let seconds = [7_200, -3_600, 40_000][usize::try_from(nth).unwrap_or(0) % 3];
