@@ -69,11 +69,12 @@ use tokio::task::JoinSet;
 use crate::fault::{Fault, Harm, Side};
 use crate::lab::{Keeps, Sdk, Serves};
 use crate::plant::Plant;
-use crate::replica::Kind;
+use crate::replica::{Kind, Offers};
 use crate::round::{Lane, Report, Round};
 use crate::street::Load;
 
-/// The servers: three SDKs that differ most. Each has rounds of its own, beside the others'.
+/// The servers: three SDKs that differ most. Each has rounds of its own, beside the others'. `--server` takes any of
+/// those that the deploy knows, if they have notes.
 const KINDS: [Kind; 3] = [
     Kind::Lab(Serves::Sdk(Sdk::Ts2, Keeps::Events)),
     Kind::Rust,
@@ -138,7 +139,9 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Asked, String> {
             }
             "--server" => {
                 let name = word(args.next())?;
-                options.kinds.retain(|kind| kind.name() == name);
+                options.kinds = Kind::ALL.to_vec();
+                let serves = |kind: &Kind| kind.is_here() && kind.offers() == Offers::CallsAndNotes;
+                options.kinds.retain(|kind| kind.name() == name && serves(kind));
             }
             "--serve" => is_server = true,
             "--port" if is_server => {
