@@ -166,7 +166,8 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Asked, String> {
     Ok(Asked::Rounds(options))
 }
 
-/// The rounds of each kind of server. With each pass over the faults another kind has each.
+/// The rounds of each kind of server. Faults of a sort follow one another by threes: each goes to another kind, and with
+/// each pass over all faults to the next one.
 fn deal(options: &Options) -> Vec<(Kind, Vec<Round>)> {
     let faults = options.faults.len();
     let per_pass = faults as u64 * ROUND_EVENTS_MAX;
@@ -184,7 +185,7 @@ fn deal(options: &Options) -> Vec<(Kind, Vec<Round>)> {
                 load: LOAD,
                 plant: Plant::None,
             };
-            let lane = (at + usize::try_from(pass).unwrap_or(0)) % lanes.len();
+            let lane = (at + at / lanes.len() + usize::try_from(pass).unwrap_or(0)) % lanes.len();
             lanes[lane].1.push(round);
             nth += 1;
         }
