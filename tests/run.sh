@@ -2,7 +2,7 @@
 # Installs what the tests need and runs every test, the fast ones first. `.ci/run` calls it. Safe to repeat.
 # Needs a Rust toolchain with a C compiler, and what tests/install.sh needs.
 #
-#   tests/run.sh            everything: about twenty-five minutes on two cores, most of it compiling
+#   tests/run.sh            everything: about twenty-eight minutes on two cores, most of it compiling
 #   tests/run.sh fast       without the real clients and servers
 set -euo pipefail
 cd "$(dirname "$0")/.."
