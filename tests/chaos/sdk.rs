@@ -13,6 +13,7 @@ use crate::oracle::Outcome;
 use crate::pace::pass;
 use crate::signal::{self, Signal};
 use crate::street::Street;
+use crate::trail::Verdicts;
 
 /// What a client may take to start, or to end a call: the longest that an SDK waits by itself, and a margin.
 const BOUND: Duration = Duration::from_secs(100);
@@ -94,6 +95,11 @@ impl Client {
                 Ok(Ok(End::Lost(why)) | Err(why)) => {
                     oracle.counted("SDK lost");
                     return oracle.gave_up(&token, &why);
+                }
+                // Its connection died with the proxy: SDKs wait for ever for a call whose stream had no id yet.
+                Err(_) if self.street.verdicts == Verdicts::PerhapsLater => {
+                    oracle.counted("SDK hung");
+                    return oracle.gave_up(&token, "its SDK waits for an answer that a dead proxy owed");
                 }
                 Err(_) => {
                     oracle.violated(format!("{token}: has no outcome after {BOUND:?}"));
