@@ -172,7 +172,7 @@ impl<I: Io> Body<I> {
     pub fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
-        on: &mut dyn FnMut(&[u8]),
+        on: &mut impl FnMut(&[u8]),
     ) -> Poll<Result<Data, BodyError>> {
         let open = match &mut self.state {
             State::Open(open) => open,
@@ -279,7 +279,7 @@ impl<I: Io> Open<I> {
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
-        on: &mut dyn FnMut(&[u8]),
+        on: &mut impl FnMut(&[u8]),
     ) -> Poll<Result<Progress, BodyError>> {
         scratch::with_read(|buffer| {
             let mut read = ReadBuf::new(buffer);
@@ -310,7 +310,7 @@ impl<I: Io> Open<I> {
 }
 
 impl Left {
-    fn unframe(&mut self, bytes: &[u8], on: &mut dyn FnMut(&[u8])) -> Result<Progress, BodyError> {
+    fn unframe(&mut self, bytes: &[u8], on: &mut impl FnMut(&[u8])) -> Result<Progress, BodyError> {
         match self {
             Self::Bytes(left) => {
                 let ours = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
@@ -341,7 +341,7 @@ impl Left {
 fn dechunk(
     decoder: &mut ChunkDecoder,
     bytes: &[u8],
-    on: &mut dyn FnMut(&[u8]),
+    on: &mut impl FnMut(&[u8]),
 ) -> Result<Progress, BodyError> {
     let mut rest = bytes;
     while !rest.is_empty() {
