@@ -35,8 +35,8 @@
 //! There is no channel and no second task on the way, and a live event is only a wake-up: a reader reads the log at its
 //! position, so replay and live have no seam.
 //!
-//! A usual request of HTTP/1.1 is read here from one read of the socket ([`pure::http1::request`]), and a whole answer
-//! is written here; hyper reads and writes whatever is not usual, and is not made before it is needed. When the answer
+//! A usual request of HTTP/1.1 is read here, its head from one read of the socket ([`pure::http1::request`]), and a whole
+//! answer is written here; hyper reads and writes whatever is not usual, and is not made before it is needed. When the answer
 //! is an event stream over HTTP/1.1, the socket is taken out of hyper if it is in there, driven by the stream's task,
 //! and goes back to where requests are read after the last chunk; what hyper held is free meanwhile. Over HTTP/2 the
 //! same task feeds a body with one frame in flight.
