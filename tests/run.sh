@@ -27,6 +27,9 @@ RUST_TEST_THREADS=16 cargo test --locked
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet
 
+step "every fuzz target, for a moment"
+fuzz/smoke.sh
+
 if [ "${1:-all}" = fast ]; then
   step "done, fast tests only"
   exit 0
