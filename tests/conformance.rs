@@ -15,6 +15,8 @@ mod client;
 mod compare;
 #[path = "interop/fixture.rs"]
 mod fixture;
+#[path = "conformance/gate.rs"]
+mod gate;
 #[allow(dead_code, reason = "the interoperability tests use the rest of it")]
 #[path = "interop/lab.rs"]
 mod lab;

@@ -3,7 +3,7 @@
 //! Next: `client.rs`.
 
 use crate::backend::Backend;
-use crate::compare::{Both, Report, settle};
+use crate::compare::{Both, Known, Report, settle};
 use crate::lab::{Keeps, Proxy, Sdk, Serves, Speaks};
 use crate::suite::Subject;
 use crate::tape::Tape;
@@ -77,6 +77,7 @@ async fn compare(case: Case) -> Result<Report, String> {
         direct: at(server.address),
         through: at(downstream.address()),
         revision: case.revision,
+        known: Known::ByItsUrl,
     })
     .await?;
     let (client_side, server_side) = (downstream.messages(), upstream.messages());
