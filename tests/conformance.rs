@@ -17,6 +17,8 @@ mod compare;
 mod fixture;
 #[path = "conformance/gate.rs"]
 mod gate;
+#[path = "interop/input.rs"]
+mod input;
 #[allow(dead_code, reason = "the interoperability tests use the rest of it")]
 #[path = "interop/lab.rs"]
 mod lab;

@@ -12,6 +12,8 @@ mod backend;
 mod driver;
 #[path = "interop/fixture.rs"]
 mod fixture;
+#[path = "interop/input.rs"]
+mod input;
 #[allow(dead_code, reason = "the interoperability tests use the rest of it")]
 #[path = "interop/lab.rs"]
 mod lab;

@@ -55,6 +55,7 @@ async function sdkTwo() {
     ask: ({ mcpReq, http }) => ({
       token: mcpReq._meta?.progressToken, notify: message => mcpReq.notify(message), signal: mcpReq.signal, closeStream: http?.closeSSE,
       request: (method, params) => mcpReq.send({ method, params }),
+      responses: mcpReq.inputResponses, state: mcpReq.requestState?.(), declared: mcpReq.envelope?.['io.modelcontextprotocol/clientCapabilities'],
     }),
     isLegacy: async request => isLegacyRequest(await toWebRequest(request, request.body)),
     modern: makeServer => toNodeHandler(createMcpHandler(makeServer, { legacy: 'reject' })),
