@@ -25,6 +25,8 @@ mod lab;
 #[allow(dead_code, reason = "the check for clients uses the rest of it")]
 #[path = "interop/place.rs"]
 mod place;
+#[path = "interop/published.rs"]
+mod published;
 #[path = "conformance/server.rs"]
 mod server;
 #[path = "conformance/suite.rs"]
