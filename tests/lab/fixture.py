@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import hmac
 import json
+import os
 import pathlib
 import re
 import secrets
@@ -16,8 +17,8 @@ import secrets
 import anyio
 import mcp.types as types
 
-# A server that ends a stream to be polled says when to come back, in milliseconds.
-RETRY = 500
+# A server that ends a stream to be polled says when to come back, in milliseconds; not with $LAB_NO_RETRY.
+RETRY = None if "LAB_NO_RETRY" in os.environ else 500
 FIXTURE = json.loads(pathlib.Path(__file__).with_name("fixture.json").read_text())
 background = set()
 
