@@ -84,6 +84,7 @@ load() { # NAME RESULTS MODE ARGUMENTS...
 afresh() { stop_proxy "$1"; start_proxy "$1"; }
 # Idle sessions, each with its GET stream open, that stand while `load` runs. What they were is added to RESULTS at their end.
 hold() { # NAME STREAMS
+  : >"$RUN/hold.out"
   ( on "$LOAD_CPU" timeout 400 "$BIN/loadgen" --name "$1" --target "${URLS[$1]}" --proxy-pid "${PIDS[$1]}" \
       --admin 127.0.0.1:9191,127.0.0.1:9192 --src "$SOURCES" --at "sessions=$2" hold --streams "$2" ) >"$RUN/hold.out" & HELD=$!
   for _ in $(seq 1800); do
