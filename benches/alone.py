@@ -34,7 +34,7 @@ if of('start', 'nginx'):
     nginx = of('start', 'nginx')
     lines.append(('… nginx beside it', f"{med(nginx, 'start_ms'):.1f} ms, {med(nginx, 'start_cpu_ms'):.1f} ms CPU", '', ''))
 size = of('size')[0]
-lines.append(('the binary', f"{size['bytes'] / 1e6:.1f} MB ({size['stripped_bytes'] / 1e6:.1f} without symbols)", '20 MB', '10 MB'))
+lines.append(('the binary', f"{size['bytes'] / 1e6:.1f} MB ({size['without_debug_bytes'] / 1e6:.1f} without debug information)", '20 MB', '10 MB'))
 for mode, key, rate, what in (('json-closed', 'cpu_us_per_req', 'rps', 'call'), ('sse-fire', 'cpu_s_per_1m_events', 'events_per_s', 'event')):
     one, two = of(mode, axis='workers', at=1), of(mode, axis='workers', at=2)
     lines.append((f'CPU per {what}, 1 and 2 workers', f"{med(one, key):.2f} and {med(two, key):.2f} µs", '', ''))

@@ -52,8 +52,8 @@ for ((round = 1; round <= ROUNDS; round++)); do
   starts throughline
   ! command -v nginx >/dev/null || starts nginx
 done
-stripped=$RUN/stripped; strip -s -o "$stripped" "$PROXY" 2>/dev/null || cp "$PROXY" "$stripped"
-echo "{\"mode\":\"size\",\"name\":\"throughline\",\"bytes\":$(stat -L -c %s "$PROXY"),\"stripped_bytes\":$(stat -c %s "$stripped")}" >>"$RESULTS"
+stripped=$RUN/stripped; strip -g -o "$stripped" "$PROXY" 2>/dev/null || cp "$PROXY" "$stripped"
+echo "{\"mode\":\"size\",\"name\":\"throughline\",\"bytes\":$(stat -L -c %s "$PROXY"),\"without_debug_bytes\":$(stat -c %s "$stripped")}" >>"$RESULTS"
 rm -f "$stripped"
 uptime
 echo "took $(($(date +%s) - BEGAN)) s; every measurement: $RESULTS"
