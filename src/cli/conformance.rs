@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{Exit, answer, complain};
 use crate::config::resolved::UpstreamTls;
-use crate::conformance::{self, Asked, CASES, Format, Tool, Tools, Verdict};
+use crate::conformance::{self, Asked, CASES, CASES_AT_ONCE, Format, Tool, Tools, Verdict};
 use crate::pure::revision::{Era, Revision};
 
 /// Longest wait for what must come, in seconds.
@@ -108,6 +108,10 @@ pub struct Conformance {
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=TIMEOUT_S_MAX))]
     timeout: u64,
 
+    /// Try so many cases at the same time
+    #[arg(long, value_name = "NUMBER", default_value_t = CASES_AT_ONCE as u64, value_parser = clap::value_parser!(u64).range(1..=64))]
+    jobs: u64,
+
     /// The form of the report
     #[arg(long, value_enum, default_value_t = Form::Text)]
     format: Form,
@@ -199,6 +203,7 @@ fn asked(ask: &Conformance, url: String) -> Result<Asked, String> {
         restart: ask.restart.clone(),
         only: ask.only.clone(),
         timeout: Duration::from_secs(ask.timeout),
+        at_once: usize::try_from(ask.jobs).unwrap_or(CASES_AT_ONCE),
     })
 }
 

@@ -44,8 +44,9 @@ pub use outcome::{Finding, How, Outcome};
 pub use report::{Entry, Format, Report, Verdict};
 pub use tool::{NotAnObject, Tool, Tools};
 
-/// Cases under way at the same time: they wait far more than they work, and each has sessions of its own.
-const CASES_AT_ONCE: usize = 8;
+/// Cases under way at the same time unless said otherwise: they wait far more than they work, and what a server mixes up
+/// between sessions is seen only where there are several.
+pub const CASES_AT_ONCE: usize = 8;
 
 /// Longest that one case may take, in multiples of the timeout, beside a minute for a restart.
 const CASE_TIMEOUTS_MAX: u32 = 12;
@@ -69,6 +70,8 @@ pub struct Asked {
     pub only: Vec<String>,
     /// Longest wait for what must come, beside the time that a call takes.
     pub timeout: Duration,
+    /// Cases under way at the same time, at least 1.
+    pub at_once: usize,
 }
 
 /// Why nothing could be tried.
@@ -124,7 +127,7 @@ pub async fn run(asked: Asked) -> Result<Report, Unusable> {
     let bench = Arc::new(bench_of(&asked).await?);
     let restart = asked.restart.map(Into::into);
     let (alone, together): (Vec<_>, Vec<_>) = chosen.iter().partition(|case| case.turn == Turn::Alone);
-    let mut entries = try_all(&bench, &restart, together, CASES_AT_ONCE).await;
+    let mut entries = try_all(&bench, &restart, together, asked.at_once.max(1)).await;
     entries.extend(try_all(&bench, &restart, alone, 1).await);
     let place = |entry: &Entry| chosen.iter().position(|case| case.name == entry.name);
     entries.sort_by_key(place);
