@@ -168,9 +168,13 @@ fn faults(plan: Plan, report: &Report) -> Vec<String> {
             ));
         }
     }
-    let silent = report.entries.iter().any(|entry| entry.finding.outcome == Outcome::Silent);
+    let silent = report
+        .entries
+        .iter()
+        .any(|entry| entry.finding.outcome == Outcome::Silent);
     if plan.way == Way::Direct && !silent {
-        faults.push("nothing was found silent: the suite sees nothing, or the servers have changed".to_owned());
+        faults
+            .push("nothing was found silent: the suite sees nothing, or the servers have changed".to_owned());
     }
     faults
 }
@@ -217,7 +221,9 @@ fn keep(table: &str) -> Result<(), String> {
     if written == table {
         return Ok(());
     }
-    let seen = table.lines().filter(|line| !written.lines().any(|other| other == *line));
+    let seen = table
+        .lines()
+        .filter(|line| !written.lines().any(|other| other == *line));
     let seen: Vec<&str> = seen.collect();
     Err(format!(
         "tests/CONTINUITY.md says otherwise; this was seen:\n{}\n",
@@ -249,15 +255,26 @@ async fn make(plans: Vec<Plan>) -> (Vec<(Plan, Seen)>, usize) {
         let faults = faults(plan, &report);
         let count = |word: &str| {
             let entries = report.entries.iter();
-            entries.filter(|entry| entry.finding.outcome.word() == word).count()
+            entries
+                .filter(|entry| entry.finding.outcome.word() == word)
+                .count()
         };
-        let counts = ["whole", "told", "fail", "silent", "skipped"].map(|word| format!("{:>3} {word}", count(word)));
-        println!("{:<36}{}{:>8.1} s", plan.name(), counts.join(""), took.as_secs_f64());
+        let counts =
+            ["whole", "told", "fail", "silent", "skipped"].map(|word| format!("{:>3} {word}", count(word)));
+        println!(
+            "{:<36}{}{:>8.1} s",
+            plan.name(),
+            counts.join(""),
+            took.as_secs_f64()
+        );
         for fault in &faults {
             println!("    {fault}");
         }
         failed += usize::from(!faults.is_empty());
-        let words = report.entries.iter().map(|entry| (entry.name, entry.finding.outcome));
+        let words = report
+            .entries
+            .iter()
+            .map(|entry| (entry.name, entry.finding.outcome));
         seen.push((plan, words.collect()));
     }
     (seen, failed)

@@ -7,6 +7,7 @@
 use std::fmt;
 
 use http::StatusCode;
+use tokio::time::Instant;
 
 use crate::pure::rpc::{self, Body, Message, Outcome};
 
@@ -105,6 +106,10 @@ impl fmt::Display for Told {
 pub(super) struct Came {
     /// The labels of its own messages, in their order.
     pub(super) labels: Vec<String>,
+    /// When each of them came.
+    pub(super) times: Vec<Instant>,
+    /// The message at the cursor, if that came again under the id that was presented: a client can see that it has it.
+    pub(super) again: Option<String>,
     /// Messages of other sequences.
     pub(super) foreign: Vec<String>,
     /// Whether and how the client was told.

@@ -14,7 +14,7 @@ use crate::conformance::judge::Expected;
 use crate::conformance::outcome::{Finding, Tried};
 use crate::conformance::session::{Run, Running, Session};
 use crate::conformance::stream::Next;
-use crate::conformance::target::{Content, Question};
+use crate::conformance::target::{About, Content, Question};
 use crate::conformance::tool::{Tool, Tools};
 use crate::conformance::trace::Trace;
 use crate::pure::revision::{Era, Revision};
@@ -24,7 +24,7 @@ use crate::pure::rpc;
 const PAGES_MAX: usize = 16;
 
 /// Longest that a tool may take without a cut. Cases wait that long for what does not come.
-const CALL_MAX: Duration = Duration::from_secs(60);
+pub(super) const CALL_MAX: Duration = Duration::from_secs(60);
 
 /// Fewest own messages of a sequence that can be cut in its middle.
 const MESSAGES_MIN: usize = 4;
@@ -253,7 +253,8 @@ async fn stateless(session: &Session) -> Option<Revision> {
         session: None,
         revision: Some(revision),
         cursor: None,
-        body: stateless_body(revision, 0, "server/discover", ""),
+        about: About::Method("server/discover"),
+        body: stateless_body(revision, 0, "server/discover", ["", ""]),
     };
     let until = session.soon();
     let answer = session.run.target.ask(&session.trace, ask, until).await.ok()?;
@@ -265,10 +266,13 @@ async fn stateless(session: &Session) -> Option<Revision> {
     }
 }
 
-/// A request that stands for itself. `params` are the members beside `_meta`, each with a comma behind it.
-pub(super) fn stateless_body(revision: Revision, id: u64, method: &str, params: &str) -> String {
-    format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}"_meta":{{"io.modelcontextprotocol/protocolVersion":"{revision}","io.modelcontextprotocol/clientInfo":{{"name":"throughline-conformance","version":"{}"}},"io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#,
+/// A request that stands for itself. The parts are members of `params` and of its `_meta`, each with a comma behind it.
+pub(super) fn stateless_body(revision: Revision, id: u64, method: &str, [params, meta]: [&str; 2]) -> String {
+    let own = format!(
+        r#""io.modelcontextprotocol/protocolVersion":"{revision}","io.modelcontextprotocol/clientInfo":{{"name":"throughline-conformance","version":"{}"}},"io.modelcontextprotocol/clientCapabilities":{{}}"#,
         env!("CARGO_PKG_VERSION"),
+    );
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}"_meta":{{{meta}{own}}}}}}}"#
     )
 }

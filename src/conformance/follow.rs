@@ -38,6 +38,8 @@ pub(super) struct Follower<'a> {
     pub(super) last: Option<&'a str>,
     /// The newest id.
     pub(super) cursor: Option<String>,
+    /// The id that was presented on this connection.
+    pub(super) presented: Option<String>,
     /// Until when the sequence must be over.
     pub(super) until: Instant,
 }
@@ -55,6 +57,7 @@ impl Follower<'_> {
         let mut came = Came::default();
         let (mut conflicts, mut empties) = (0, 0);
         loop {
+            self.presented = self.cursor.clone();
             let answer = self.session.listen(self.cursor.as_deref()).await?;
             let mut stream = match answer.content {
                 Content::Events(stream) => stream,
@@ -146,8 +149,13 @@ impl Follower<'_> {
         }
         match self.account.read(&event.data) {
             Said::Own(label) => {
+                if event.id.is_some() && event.id == self.presented {
+                    came.again = Some(label);
+                    return false;
+                }
                 let complete = self.last == Some(label.as_str());
                 came.labels.push(label);
+                came.times.push(Instant::now());
                 complete
             }
             Said::Error(error) => {

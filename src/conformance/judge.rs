@@ -45,10 +45,13 @@ pub(super) fn sequence(expected: &Expected, came: &Came) -> Finding {
         (0, _) if !known.iter().copied().eq(expected.rest.iter()) => {
             Finding::silent("mixed up: the messages came in another order")
         }
-        (0, _) => Finding::whole(format!(
-            "all {} messages behind the cursor came, each once",
-            expected.rest.len()
-        )),
+        (0, _) => match &came.again {
+            Some(label) => off_by_one(label),
+            None => Finding::whole(format!(
+                "all {} messages behind the cursor came, each once",
+                expected.rest.len()
+            )),
+        },
         (missing, true) => Finding::silent(format!(
             "lost: {missing} of {} messages are missing, and the last one came as though nothing were",
             expected.rest.len()
@@ -63,7 +66,12 @@ pub(super) fn sequence(expected: &Expected, came: &Came) -> Finding {
 
 /// Whether a cursor that this server can't meet, or must not, is answered honestly.
 pub(super) fn unmet(came: &Came) -> Finding {
-    if let Some(stranger) = came.foreign.first().or(came.labels.first()) {
+    if let Some(stranger) = came
+        .foreign
+        .first()
+        .or(came.labels.first())
+        .or(came.again.as_ref())
+    {
         return Finding::silent(format!(
             "mixed up: `{stranger}`, which no such cursor reaches, came"
         ));
@@ -93,6 +101,9 @@ pub(super) fn at_the_end(came: &Came) -> Finding {
     }
     if let Some(again) = came.labels.first() {
         return Finding::silent(format!("repeated: `{again}` came again behind the last id"));
+    }
+    if let Some(label) = &came.again {
+        return off_by_one(label);
     }
     match (&came.told, &came.end) {
         (Some(told), _) => refusal(told),
@@ -133,6 +144,12 @@ fn refusal(told: &Told) -> Finding {
     }
 }
 
+pub(super) fn off_by_one(label: &str) -> Finding {
+    Finding::fail(format!(
+        "`{label}`, the message at the cursor, came again under the id that was presented; only what follows may come"
+    ))
+}
+
 fn twice(labels: &[String]) -> Option<&String> {
     let mut before = labels.iter().enumerate();
     before
@@ -165,9 +182,9 @@ mod tests {
     fn came(text: &str, told: Option<Told>, end: Ended) -> Came {
         Came {
             labels: labels(text),
-            foreign: Vec::new(),
             told,
             end,
+            ..Came::default()
         }
     }
 
@@ -259,6 +276,26 @@ mod tests {
             ..came("3 4 result", reset(), Ended::Complete)
         };
         check(&sequence(&expected, &mixed), Outcome::Silent, "stranger");
+    }
+
+    #[test]
+    fn what_comes_again_under_the_cursor_itself_can_be_seen() {
+        let again = |text: &str| Came {
+            again: Some("2".to_owned()),
+            ..came(text, None, Ended::Complete)
+        };
+        let expected = Expected {
+            had: labels("1 2"),
+            rest: labels("3 result"),
+        };
+        check(
+            &sequence(&expected, &again("3 result")),
+            Outcome::Fail,
+            "`2`, the message at the cursor",
+        );
+        check(&sequence(&expected, &again("result")), Outcome::Silent, "lost");
+        check(&at_the_end(&again("")), Outcome::Fail, "`2`");
+        check(&unmet(&again("")), Outcome::Silent, "mixed up: `2`");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::conformance::account::{Account, Of, RESULT, Said, Token, error_of};
 use crate::conformance::outcome::{Finding, Tried};
 use crate::conformance::stream::{Event, Next, Over, Stream};
-use crate::conformance::target::{Answer, Content, Question, Target};
+use crate::conformance::target::{About, Answer, Content, Question, Target};
 use crate::conformance::tool::Tool;
 use crate::conformance::trace::Trace;
 use crate::pure::revision::Revision;
@@ -87,6 +87,7 @@ impl Session {
             session: None,
             revision: None,
             cursor: None,
+            about: About::Nothing,
             body,
         };
         let answer = run.target.ask(trace, ask, until).await?;
@@ -142,6 +143,7 @@ impl Session {
             session: self.id.as_deref(),
             revision: Some(self.revision),
             cursor,
+            about: About::Nothing,
             body,
         };
         self.run.target.ask(&self.trace, ask, self.soon()).await

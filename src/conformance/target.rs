@@ -38,6 +38,8 @@ const IN_FLIGHT_MAX: usize = 4_096;
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const CURSOR: HeaderName = HeaderName::from_static("last-event-id");
 const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
 /// The server under trial.
 pub(super) struct Target {
@@ -53,7 +55,19 @@ pub(super) struct Question<'a> {
     pub(super) session: Option<&'a str>,
     pub(super) revision: Option<Revision>,
     pub(super) cursor: Option<&'a str>,
+    pub(super) about: About<'a>,
     pub(super) body: String,
+}
+
+/// What the head of a request says of its body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum About<'a> {
+    /// Nothing, as in the era of sessions.
+    Nothing,
+    /// The method.
+    Method(&'a str),
+    /// That a tool is called, and which.
+    Tool(&'a str),
 }
 
 /// An answer whose head has come.
@@ -170,7 +184,14 @@ impl Target {
         if !ask.body.is_empty() {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
+        let (method, name) = match ask.about {
+            About::Nothing => (None, None),
+            About::Method(method) => (Some(method), None),
+            About::Tool(tool) => (Some("tools/call"), Some(tool)),
+        };
         let own = [
+            (METHOD, method),
+            (NAME, name),
             (SESSION, ask.session),
             (CURSOR, ask.cursor),
             (REVISION, ask.revision.and_then(Revision::header)),

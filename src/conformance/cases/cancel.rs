@@ -38,6 +38,7 @@ pub(super) async fn explicit(trial: Trial) -> Tried {
         account: &running.account,
         last: Some(call.last()),
         cursor: None,
+        presented: None,
         until: trial
             .over(call)
             .min(Instant::now() + call.took + session.run.timeout / 2),

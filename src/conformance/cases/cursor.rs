@@ -3,9 +3,12 @@
 //! Next: `get.rs`.
 
 use http::HeaderValue;
+use tokio::time::Instant;
 
 use crate::conformance::account::{Account, Of};
+use crate::conformance::bench::CALL_MAX;
 use crate::conformance::cases::{Trial, surely_over};
+use crate::conformance::follow::Follower;
 use crate::conformance::judge;
 use crate::conformance::outcome::{Finding, Tried};
 use crate::conformance::session::{Running, Session};
@@ -107,8 +110,7 @@ pub(super) async fn evicted(trial: Trial) -> Tried {
     let tool = trial.bench.flood.as_ref().map_err(Clone::clone)?;
     let session = trial.session().await?;
     let mut running = session.call(tool).await?;
-    let until = session.soon() + session.run.timeout;
-    running.read_to_result(until).await?;
+    running.read_to_result(Instant::now() + CALL_MAX).await?;
     let first = running.cursors.iter().find(|cursor| cursor.had > 0).cloned();
     let Some(first) = first else {
         return Err(Finding::skipped("events carry no ids here"));
@@ -121,12 +123,13 @@ pub(super) async fn evicted(trial: Trial) -> Tried {
         had: had[..first.had].to_vec(),
         rest: had[first.had..].to_vec(),
     };
-    let follower = crate::conformance::follow::Follower {
+    let follower = Follower {
         session: &session,
         account: &account,
         last: expected.rest.last().map(String::as_str),
         cursor: Some(first.id),
-        until: session.soon() + session.run.timeout,
+        presented: None,
+        until: Instant::now() + CALL_MAX,
     };
     let came = follower.follow().await?;
     Ok(judge::sequence(&expected, &came))

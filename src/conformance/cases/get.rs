@@ -22,6 +22,7 @@ pub(super) async fn uncut(trial: Trial) -> Tried {
         account: &account,
         last: Some(emission.last()),
         cursor: None,
+        presented: None,
         until: trial.over(emission),
     };
     let came = follower.read_open(&mut stream).await;
@@ -102,6 +103,7 @@ pub(super) async fn second(trial: Trial) -> Tried {
         account: &account,
         last: Some(emission.last()),
         cursor: None,
+        presented: None,
         until,
     };
     let until = trial.over(emission);
@@ -129,6 +131,7 @@ pub(super) async fn second(trial: Trial) -> Tried {
         foreign: [one.foreign, another.foreign].concat(),
         told: one.told.or(another.told),
         end: another.end,
+        ..Came::default()
     };
     Ok(judge::sequence(&emission.behind(0), &both))
 }

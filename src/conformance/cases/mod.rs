@@ -113,13 +113,20 @@ impl Trial {
         reference: &Reference,
         cursor: Option<&Cursor>,
     ) -> Tried<Came> {
-        let follower = Follower {
-            session,
-            account,
-            last: Some(reference.last()),
-            cursor: cursor.map(|cursor| cursor.id.clone()),
-            until: self.over(reference),
-        };
+        let follower = returning(session, account, reference, cursor);
+        follower.follow().await
+    }
+
+    /// The same after a restart: whoever stands before the server may take its time to learn what was lost.
+    async fn come_back_late(
+        &self,
+        session: &Session,
+        account: &Account,
+        reference: &Reference,
+        cursor: Option<&Cursor>,
+    ) -> Tried<Came> {
+        let mut follower = returning(session, account, reference, cursor);
+        follower.until += restart::BACK_MAX;
         follower.follow().await
     }
 
@@ -130,9 +137,26 @@ impl Trial {
             account,
             last: None,
             cursor: Some(cursor.to_owned()),
+            presented: None,
             until: session.soon(),
         };
         follower.follow().await
+    }
+}
+
+fn returning<'a>(
+    session: &'a Session,
+    account: &'a Account,
+    reference: &'a Reference,
+    cursor: Option<&Cursor>,
+) -> Follower<'a> {
+    Follower {
+        session,
+        account,
+        last: Some(reference.last()),
+        cursor: cursor.map(|cursor| cursor.id.clone()),
+        presented: None,
+        until: session.soon() + reference.took,
     }
 }
 

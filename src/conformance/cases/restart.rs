@@ -18,7 +18,7 @@ use crate::conformance::target::Content;
 use crate::pure::rpc;
 
 /// Longest wait for the server to be back.
-const BACK_MAX: Duration = Duration::from_secs(30);
+pub(super) const BACK_MAX: Duration = Duration::from_secs(30);
 
 /// Time between two looks whether it is back.
 const LOOK: Duration = Duration::from_millis(200);
@@ -85,7 +85,9 @@ pub(super) async fn running_call(trial: Trial) -> Tried {
     } = running;
     restart(&trial).await?;
     stream.cut();
-    let came = trial.come_back(&session, &account, call, cursor.as_ref()).await?;
+    let came = trial
+        .come_back_late(&session, &account, call, cursor.as_ref())
+        .await?;
     let at = cursor.map_or(had.len(), |cursor| cursor.had);
     Ok(judge::sequence(&call.behind(at), &came))
 }
@@ -166,7 +168,7 @@ pub(super) async fn listening(trial: Trial) -> Tried {
     restart(&trial).await?;
     stream.cut();
     let came = trial
-        .come_back(&session, &account, emission, cursor.as_ref())
+        .come_back_late(&session, &account, emission, cursor.as_ref())
         .await?;
     let at = cursor.map_or(had.len(), |cursor| cursor.had);
     Ok(judge::sequence(&emission.behind(at), &came))
@@ -193,7 +195,7 @@ pub(super) async fn counted_past(trial: Trial) -> Tried {
     let Running { account, stream, .. } = anew;
     stream.cut();
     let came = trial
-        .come_back(&session, &account, emission, Some(&cursor))
+        .come_back_late(&session, &account, emission, Some(&cursor))
         .await?;
     Ok(judge::sequence(&emission.behind(0), &came))
 }

@@ -8,7 +8,7 @@ use crate::conformance::bench::Sessions;
 use crate::conformance::cases::Trial;
 use crate::conformance::judge;
 use crate::conformance::outcome::{Finding, Tried};
-use crate::conformance::target::{Content, Question};
+use crate::conformance::target::{About, Content, Question};
 
 fn needs_sessions(trial: &Trial) -> Tried<()> {
     match trial.bench.has_sessions {
@@ -26,6 +26,7 @@ pub(super) async fn unknown(trial: Trial) -> Tried {
         session: Some(&never_given),
         revision: Some(session.revision),
         cursor: None,
+        about: About::Nothing,
         body: r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#.to_owned(),
     };
     let answer = session.run.target.ask(&trial.trace, ask, session.soon()).await?;

@@ -4,11 +4,12 @@
 
 use http::Method;
 
+use crate::conformance::account::Of;
 use crate::conformance::bench::stateless_body;
 use crate::conformance::cases::{BEFORE_CUT, Trial};
 use crate::conformance::outcome::{Finding, Tried};
 use crate::conformance::session::{Running, Session};
-use crate::conformance::target::{Answer, Content, Question};
+use crate::conformance::target::{About, Answer, Content, Question};
 use crate::pure::revision::Revision;
 use crate::pure::rpc::quoted;
 
@@ -17,39 +18,36 @@ fn revision(trial: &Trial) -> Tried<Revision> {
     trial.bench.stateless.ok_or_else(none)
 }
 
-async fn ask(
-    trial: &Trial,
-    session: &Session,
-    method: Method,
-    cursor: Option<&str>,
-    body: String,
-) -> Tried<Answer> {
-    let ask = Question {
-        method,
-        session: None,
-        revision: Some(revision(trial)?),
-        cursor,
-        body,
-    };
-    session.run.target.ask(&trial.trace, ask, session.soon()).await
+async fn ask(trial: &Trial, session: &Session, question: Question<'_>) -> Tried<Answer> {
+    session
+        .run
+        .target
+        .ask(&trial.trace, question, session.soon())
+        .await
 }
 
 /// A call of this era, read up to the point where it is to be cut.
 async fn half_a_call(trial: &Trial, session: &Session) -> Tried<Running> {
-    let call = trial.call()?;
+    let (call, revision) = (trial.call()?, revision(trial)?);
     let (_, account) = session.call_body(&call.tool);
-    let crate::conformance::account::Of::Call { id, .. } = account.of else {
-        return Err(Finding::skipped("no call"));
+    let Of::Call { id, .. } = account.of else {
+        return Err(Finding::skipped("there is no call"));
     };
     let params = format!(
         r#""name":{},"arguments":{},"#,
         quoted(&call.tool.name),
         call.tool.arguments(&account.token)
     );
-    let body = stateless_body(revision(trial)?, id, "tools/call", &params);
-    let token = format!(r#""_meta":{{"progressToken":{},"#, quoted(account.token.as_str()));
-    let body = body.replace(r#""_meta":{"#, &token);
-    let mut running = Running::of(ask(trial, session, Method::POST, None, body).await?, account)?;
+    let token = format!(r#""progressToken":{},"#, quoted(account.token.as_str()));
+    let question = Question {
+        method: Method::POST,
+        session: None,
+        revision: Some(revision),
+        cursor: None,
+        about: About::Tool(&call.tool.name),
+        body: stateless_body(revision, id, "tools/call", [&params, &token]),
+    };
+    let mut running = Running::of(ask(trial, session, question).await?, account)?;
     running.read(BEFORE_CUT, trial.over(call)).await?;
     Ok(running)
 }
@@ -69,7 +67,15 @@ pub(super) async fn no_resumption(trial: Trial) -> Tried {
     let session = trial.session().await?;
     let running = half_a_call(&trial, &session).await?;
     running.stream.cut();
-    let answer = ask(&trial, &session, Method::GET, Some("1"), String::new()).await?;
+    let question = Question {
+        method: Method::GET,
+        session: None,
+        revision: Some(revision(&trial)?),
+        cursor: Some("1"),
+        about: About::Nothing,
+        body: String::new(),
+    };
+    let answer = ask(&trial, &session, question).await?;
     Ok(match answer.content {
         Content::Events(_) => {
             Finding::silent("a cursor is answered with 200 and a stream, in an era that has no cursors")
