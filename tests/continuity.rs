@@ -36,13 +36,13 @@ use throughline::conformance::{self, Asked, CASES, How, Outcome, Report, Tools};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 
-use crate::lab::{Keeps, Proxy, Serves};
+use crate::lab::{Keeps, Proxy, Sdk, Serves, Speaks};
 use crate::replica::{Kind, Ledger, Replica, Signal};
 
 /// Runs under way at the same time: they wait more than they work.
-const RUNS_AT_ONCE: usize = 8;
+const RUNS_AT_ONCE: usize = 12;
 
-/// How long a case waits for what must come, on a machine that is busy with seven other runs.
+/// How long a case waits for what must come, on a machine that is busy with the other runs.
 const TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Cases in which the proxy must lose nothing: whole, and not merely told.
@@ -143,6 +143,18 @@ fn restart(port: u16) -> ExitCode {
     match done {
         Ok(_) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// The same server, but with everything in it that also speaks the era without sessions, if its SDK can.
+fn of_both_eras(kind: Kind) -> Kind {
+    match kind {
+        Kind::Lab(Serves::Sdk(Sdk::Ts2, keeps)) => {
+            Kind::Lab(Serves::Fixture(Sdk::Ts2, keeps, Speaks::Newest))
+        }
+        Kind::Lab(Serves::Sdk(..) | Serves::Fixture(..) | Serves::Everything)
+        | Kind::Fast(_)
+        | Kind::Rust => kind,
     }
 }
 
@@ -299,7 +311,10 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let words = turns::words();
-    let kinds = Kind::ALL.into_iter().filter(|kind| kind.is_here());
+    let kinds = Kind::ALL
+        .into_iter()
+        .filter(|kind| kind.is_here())
+        .map(of_both_eras);
     let plans = kinds.flat_map(|kind| [Way::Direct, Way::Through].map(|way| Plan { kind, way }));
     let mut plans: Vec<Plan> = plans.collect();
     plans.retain(|plan| words.iter().all(|word| plan.name().contains(word.as_str())));
