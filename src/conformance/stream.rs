@@ -47,7 +47,8 @@ pub(super) enum Next {
 
 /// One event stream.
 pub(super) struct Stream {
-    body: EventBody<TcpIo>,
+    /// Boxed: it is large, and an answer that is no stream must not pay for it.
+    body: Box<EventBody<TcpIo>>,
     came: VecDeque<Event>,
     over: Option<Over>,
     trace: Trace,
@@ -56,7 +57,7 @@ pub(super) struct Stream {
 impl Stream {
     pub(super) fn new(body: EventBody<TcpIo>, trace: Trace) -> Self {
         Self {
-            body,
+            body: Box::new(body),
             came: VecDeque::new(),
             over: None,
             trace,
