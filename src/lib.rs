@@ -25,6 +25,7 @@
 //! | 4 | [`relay`] | sessions, and the task that owns a stream; HTTP+SSE; what passes without a session |
 //! | 5 | [`downstream`] | clients: accepting, hyper, and the takeover of a client's socket for an event stream |
 //! | 5 | [`admin`] | health, readiness, metrics, status, the drain of replicas |
+//! | 5 | [`conformance`] | the continuity suite: a client that tries whether any server is honest about reconnects |
 //! | – | [`app`], [`cli`] | the wiring, and the command line |
 //!
 //! # The path of an event
@@ -64,6 +65,7 @@ pub mod admin;
 pub mod app;
 pub mod cli;
 pub mod config;
+pub mod conformance;
 pub mod downstream;
 pub mod net;
 pub mod pure;

@@ -18,7 +18,7 @@ step "format"
 cargo fmt --check
 
 step "lints"
-cargo clippy --locked --lib --bins --examples --benches --tests --test interop --test aware --test browser --test modern --test deploy --test conformance --test matrix -- -D warnings
+cargo clippy --locked --lib --bins --examples --benches --tests --test interop --test aware --test browser --test modern --test deploy --test conformance --test matrix --test continuity -- -D warnings
 
 step "unit, house, wire, config, README tests and the simulation"
 # Tests over sockets wait for each other's ends and for configured times far more than they compute.
@@ -59,6 +59,9 @@ cargo test --locked --test conformance
 
 step "the matrix of official SDKs"
 cargo test --locked --test matrix
+
+step "the continuity suite, directly and through the proxy"
+cargo test --locked --test continuity
 
 step "a rolling deploy under load"
 cargo test --locked --test deploy

@@ -258,6 +258,14 @@ impl<I: Io> Body<I> {
         }
     }
 
+    /// Makes the close of its connection a reset, if the body is dropped before its end.
+    pub fn reset_on_close(&self) {
+        match &self.state {
+            State::Open(open) => open.io.reset_on_close(),
+            State::Ended(_) | State::Failed(_) => {}
+        }
+    }
+
     fn end(&mut self, trailing: Trailing) -> Afterlife {
         let State::Open(open) = std::mem::replace(&mut self.state, State::Ended(Afterlife::Closed)) else {
             return Afterlife::Closed;

@@ -71,6 +71,11 @@ impl<I: Io> EventBody<I> {
         }
     }
 
+    /// Makes the close of its connection a reset, if the stream is dropped before its end.
+    pub fn reset_on_close(&self) {
+        self.body.reset_on_close();
+    }
+
     /// Reads once and hands every block that is complete to `on`.
     ///
     /// *Next*: after [`Read::Events`], again (more may be readable at once); after [`Read::End`], nothing: it is
