@@ -12,6 +12,8 @@ mod chance;
 mod client;
 #[path = "sim/clock.rs"]
 mod clock;
+#[path = "sim/fleet.rs"]
+mod fleet;
 #[path = "sim/http.rs"]
 mod http;
 #[path = "sim/kept.rs"]

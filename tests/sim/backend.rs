@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use throughline::net::Net;
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
@@ -103,11 +102,9 @@ impl Site {
     }
 
     async fn accept(self: Arc<Self>, nth: usize) {
-        let door = self.net.listen(replica_address(nth)).expect("it listens");
+        let door = self.net.open(None, replica_address(nth));
         loop {
-            let Ok(wire) = self.net.accept(&door).await else {
-                return;
-            };
+            let wire = door.next().await;
             let here = Here {
                 site: Arc::clone(&self),
                 nth,
@@ -372,27 +369,30 @@ impl Here {
             .to_owned();
         self.site.oracle.saw(format!("replica {} runs {token}", self.nth));
         self.site.oracle.executed(&token);
-        let news = {
+        let (news, stream) = {
             let mut replica = self.replica();
+            replica.begun += 1;
+            // A call that a client sent to two processes of the proxy runs twice, each with a stream of its own.
+            let stream = format!("{token} {}", replica.begun);
             let Some(session) = replica.sessions.get_mut(sid) else {
                 return Ok(());
             };
-            let news = session.archive.attach(&token);
+            let news = session.archive.attach(&stream);
             if session.primes == Priming::Yes {
-                session.archive.add(&token, String::new(), Over::No);
+                session.archive.add(&stream, String::new(), Over::No);
             }
-            news
+            (news, stream)
         };
         let work = tokio::spawn(
             self.clone()
-                .run_stored(sid.to_owned(), token.clone(), message.clone()),
+                .run_stored((sid.to_owned(), stream), token, message.clone()),
         );
         self.replica().work.push(work.abort_handle());
         stream_head(talk, "").await?;
         self.send_news(talk, news).await
     }
 
-    async fn run_stored(self, sid: String, token: String, message: Value) {
+    async fn run_stored(self, (sid, stream): (String, String), token: String, message: Value) {
         let arguments = &message["params"]["arguments"];
         let steps = arguments["steps"].as_u64().unwrap_or(0);
         let pace = Duration::from_millis(arguments["pace"].as_u64().unwrap_or(0));
@@ -409,7 +409,7 @@ impl Here {
                 (progress, Over::No)
             };
             if let Some(session) = self.replica().sessions.get_mut(&sid) {
-                session.archive.add(&token, data.to_string(), over);
+                session.archive.add(&stream, data.to_string(), over);
             }
         }
     }

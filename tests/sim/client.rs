@@ -59,6 +59,7 @@ pub(crate) struct Streets {
     pub(crate) calm: Arc<Calm>,
     pub(crate) loot: Loot,
     pub(crate) ways: ClientWays,
+    pub(crate) proxies: usize,
     pub(crate) listening: Listening,
     pub(crate) plant: Plant,
 }
@@ -70,6 +71,10 @@ pub(crate) struct Person {
     label: String,
     revision: &'static str,
     token: String,
+    /// The proxy that it speaks to.
+    at: usize,
+    /// The call that it makes.
+    makes: Option<String>,
     /// The session is over; a client would begin a new one.
     gone: Arc<AtomicBool>,
     /// What a listener must have before it goes, and since when it waits for it.
@@ -101,6 +106,8 @@ impl Person {
             label,
             revision,
             token: String::new(),
+            at: 0,
+            makes: None,
             gone: Arc::default(),
             goal: None,
             chance,
@@ -183,7 +190,7 @@ impl Person {
     }
 
     /// Sends one request on a connection of its own and reads the answer, up to the head of a stream.
-    async fn send(&self, method: &str, fields: &[(&str, &str)], body: &str) -> Answered {
+    async fn send(&mut self, method: &str, fields: &[(&str, &str)], body: &str) -> Answered {
         match self.try_send(method, fields, body).await {
             Ok(answered) => answered,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -195,11 +202,18 @@ impl Person {
         }
     }
 
-    async fn try_send(&self, method: &str, fields: &[(&str, &str)], body: &str) -> io::Result<Answered> {
-        let mut talk = Talk::new(self.streets.net.connect(proxy_address())?);
+    async fn try_send(&mut self, method: &str, fields: &[(&str, &str)], body: &str) -> io::Result<Answered> {
+        if self.chance.percent(self.streets.ways.roams) {
+            self.at = self.chance.below(self.streets.proxies as u64) as usize;
+        }
+        let host = proxy_address(self.at);
+        let wire = self.streets.net.connect(host)?;
+        if let (Some(token), "POST") = (&self.makes, method) {
+            self.oracle().sent(token, wire.served_by());
+        }
+        let mut talk = Talk::new(wire);
         let mut text = format!(
-            "{method} /mcp HTTP/1.1\r\nhost: {}\r\nuser-agent: node\r\naccept: application/json, text/event-stream\r\n",
-            proxy_address()
+            "{method} /mcp HTTP/1.1\r\nhost: {host}\r\nuser-agent: node\r\naccept: application/json, text/event-stream\r\n"
         );
         if !self.token.is_empty() {
             text.push_str(&format!(
@@ -243,13 +257,14 @@ impl Person {
         };
         let mut trail = Trail::new(&self.label, kind);
         self.oracle().called(&token);
+        self.makes = Some(token.clone());
         let first = Instant::now();
         loop {
             trail.sent();
             let answered = self.send("POST", &[], &body.to_string()).await;
             match answered {
                 Answered::Stream(head, talk) => {
-                    trail.opened(self.oracle(), &head, None);
+                    trail.opened(self.oracle(), (&head, talk.wire.served_by()), None);
                     return self.follow_call(talk, trail, &token).await;
                 }
                 Answered::Whole(head, body) if head.status() == 200 => {
@@ -306,7 +321,7 @@ impl Person {
             end = match self.send("GET", &[("last-event-id", &cursor)], "").await {
                 Answered::Stream(mut head, talk) => {
                     self.streets.plant.verdict(&mut head, Some(&cursor));
-                    trail.opened(self.oracle(), &head, Some(&cursor));
+                    trail.opened(self.oracle(), (&head, talk.wire.served_by()), Some(&cursor));
                     self.follow(talk, &mut trail, None).await
                 }
                 Answered::Whole(head, _) if head.status() == 404 => {
@@ -376,7 +391,8 @@ impl Person {
                 Meaning::Nothing => {}
                 Meaning::Ended(outcome) => return Some(End::Told(outcome)),
                 Meaning::Asked(id) => {
-                    let person = self.another(&id);
+                    let mut person = self.another(&id);
+                    person.makes = None;
                     tokio::spawn(async move {
                         let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"roots":[]}}}}"#);
                         person.send("POST", &[], &answer).await;
@@ -422,7 +438,7 @@ impl Person {
             match self.send("GET", &fields, "").await {
                 Answered::Stream(mut head, talk) => {
                     self.streets.plant.verdict(&mut head, cursor.as_deref());
-                    trail.opened(self.oracle(), &head, cursor.as_deref());
+                    trail.opened(self.oracle(), (&head, talk.wire.served_by()), cursor.as_deref());
                     self.follow(talk, &mut trail, Some(&done)).await;
                 }
                 Answered::Whole(head, _) if head.status() == 404 => {

@@ -19,6 +19,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::chance::Chance;
 use crate::clock::pass;
 use crate::oracle::Oracle;
+use crate::wires::Process;
 
 /// The store.
 pub(crate) struct Shelf {
@@ -26,15 +27,22 @@ pub(crate) struct Shelf {
     chance: Mutex<Chance>,
     /// Longest time until an event is kept, in milliseconds.
     delay_ms: u64,
+    process: Process,
     oracle: Arc<Oracle>,
 }
 
 impl Shelf {
-    pub(crate) fn new(budget: usize, chance: Chance, delay_ms: u64, oracle: Arc<Oracle>) -> Self {
+    pub(crate) fn new(
+        budget: usize,
+        chance: Chance,
+        delay_ms: u64,
+        (process, oracle): (Process, Arc<Oracle>),
+    ) -> Self {
         Self {
             memory: Memory::new(budget),
             chance: Mutex::new(chance),
             delay_ms,
+            process,
             oracle,
         }
     }
@@ -70,7 +78,7 @@ impl Store for Shelf {
             .lock()
             .expect("no panic while it is held")
             .fork(&key.stream);
-        self.oracle.kept(&claim.epoch.spelled(), 0);
+        self.oracle.began(self.process, &claim.epoch.spelled());
         Ok(SlowLog {
             inner,
             epoch: claim.epoch.spelled(),
@@ -152,6 +160,12 @@ impl StreamLog for SlowLog {
     }
 
     fn hold(&mut self, reader: Option<Seq>) {
+        if let Some(written) = reader.filter(|written| *written > self.promised) {
+            let (epoch, written, promised) = (&self.epoch, written.get(), self.promised.get());
+            self.oracle.violated(format!(
+                "{epoch} was written up to {written}, and {promised} is promised"
+            ));
+        }
         self.inner.hold(reader);
     }
 

@@ -3,10 +3,15 @@
 //! where a reset was said; nothing twice, nothing of another stream, nothing after the end (wire contract, 4 to 6).
 //! Next: `client.rs`.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::http::{Event, Head};
 use crate::oracle::{Oracle, Outcome};
+use crate::wires::Process;
 
 /// Which stream it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,7 +55,12 @@ pub(crate) struct Trail {
     ended: bool,
     /// How often its request was sent.
     repeated: u32,
+    /// When a process of the proxy last answered with a verdict.
+    proved_to: BTreeMap<Process, Instant>,
 }
+
+/// So long the proxy takes a credential for accepted, and a moment less.
+const PROVED: Duration = Duration::from_secs(4 * 60);
 
 impl Trail {
     pub(crate) fn new(label: &str, kind: Kind) -> Self {
@@ -65,6 +75,7 @@ impl Trail {
             may_repeat: false,
             ended: false,
             repeated: 0,
+            proved_to: BTreeMap::new(),
         }
     }
 
@@ -98,13 +109,18 @@ impl Trail {
     }
 
     /// A connection was answered with a stream; this cursor was asked from.
-    pub(crate) fn opened(&mut self, oracle: &Oracle, head: &Head, asked: Option<&str>) {
+    pub(crate) fn opened(
+        &mut self,
+        oracle: &Oracle,
+        (head, by): (&Head, Option<Process>),
+        asked: Option<&str>,
+    ) {
         let verdict = head
             .field("throughline-continuity")
             .unwrap_or_default()
             .to_owned();
         oracle.saw(format!(
-            "{}: {} {verdict} for {asked:?}",
+            "{}: {} {verdict} by {by:?} for {asked:?}",
             self.name(),
             head.status()
         ));
@@ -112,6 +128,7 @@ impl Trail {
         match verdict.split(';').next().unwrap_or_default() {
             "resumed" => {
                 oracle.counted("resumed");
+                oracle.resumed(by, epoch_of(&verdict).unwrap_or_default());
                 match epoch {
                     Some(epoch) if verdict.contains(&format!("epoch=\"{epoch}\"")) => {}
                     Some(_) => self.wrong(oracle, "resumed in another epoch than asked"),
@@ -133,9 +150,20 @@ impl Trail {
                 oracle.counted("reset");
                 self.said = Said::Reset;
             }
+            // Its backend has not yet judged the credential: nothing is said, and the answer follows in band.
+            "" if !self.is_known_to(by) => oracle.counted("held unproved"),
             _ => self.wrong(oracle, "an event stream without a verdict"),
         }
+        if let (Some(by), false) = (by, verdict.is_empty()) {
+            self.proved_to.insert(by, Instant::now());
+        }
         self.may_repeat = asked.is_none();
+    }
+
+    /// Whether this process of the proxy knows by now that the backend takes the client's credential.
+    fn is_known_to(&self, by: Option<Process>) -> bool {
+        let at = by.and_then(|by| self.proved_to.get(&by));
+        at.is_some_and(|at| at.elapsed() < PROVED)
     }
 
     /// An event came.
@@ -273,6 +301,11 @@ impl Trail {
         }
         Meaning::Ended(outcome)
     }
+}
+
+/// The epoch that a verdict names.
+fn epoch_of(verdict: &str) -> Option<&str> {
+    verdict.split_once("epoch=\"")?.1.get(..11)
 }
 
 fn is_reset(event: &Event, message: &Value) -> bool {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::backend::Site;
 use crate::chance::Chance;
 use crate::clock::pass;
+use crate::fleet::Fleet;
 use crate::oracle::Oracle;
 use crate::wires::{Cut, Side, Temper, Wires};
 
@@ -19,9 +20,22 @@ pub(crate) enum Fault {
     Restart(u64),
     /// A replica answers nothing for up to so many milliseconds, and then goes on.
     Pause(u64),
+    /// A proxy dies, its connections end like this, and another is there after up to so many milliseconds.
+    Kill(Cut, u64),
+    /// A proxy drains, and another follows.
+    Replace(Succession),
 }
 
-/// Every fault; a seed gives each a weight.
+/// When a proxy that drains is followed by another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Succession {
+    /// New connections go to the other one while the first still drains.
+    AtOnce,
+    /// Nobody takes connections for a while.
+    Afterwards,
+}
+
+/// Faults of the network and of backends; a seed gives each a weight.
 const FAULTS: [Fault; 9] = [
     Fault::Cut(Side::Clients, Cut::Reset),
     Fault::Cut(Side::Clients, Cut::Fin),
@@ -32,6 +46,15 @@ const FAULTS: [Fault; 9] = [
     Fault::Restart(0),
     Fault::Restart(20_000),
     Fault::Pause(20_000),
+];
+
+/// Faults of the proxy itself, which are off in most worlds: they hide what a proxy that lives must get right.
+const DEATHS: [Fault; 5] = [
+    Fault::Kill(Cut::Reset, 3_000),
+    Fault::Kill(Cut::Fin, 0),
+    Fault::Kill(Cut::Silence, 20_000),
+    Fault::Replace(Succession::AtOnce),
+    Fault::Replace(Succession::Afterwards),
 ];
 
 /// How backends behave.
@@ -96,6 +119,8 @@ pub(crate) struct ClientWays {
     pub(crate) steals: u64,
     /// Of a hundred clients, so many end their session at the end.
     pub(crate) ends: u64,
+    /// Of a hundred connections, so many go to another proxy than the one before.
+    pub(crate) roams: u64,
     pub(crate) calls: u64,
 }
 
@@ -104,6 +129,7 @@ pub(crate) struct ClientWays {
 pub(crate) struct Weather {
     pub(crate) temper: Temper,
     pub(crate) store_delay_ms: u64,
+    pub(crate) proxies: usize,
     pub(crate) replicas: usize,
     pub(crate) clients: usize,
     pub(crate) settings: Vec<String>,
@@ -127,9 +153,13 @@ impl Weather {
             forgets: rare(30, 30),
             steals: rare(20, 30),
             ends: rare(50, 100),
+            roams: rare(60, 60),
             calls: 0,
         };
-        let faults = FAULTS.iter().map(|fault| (*fault, rare(45, 10))).collect();
+        let mut faults: Vec<_> = FAULTS.iter().map(|fault| (*fault, rare(45, 10))).collect();
+        if rare(30, 1) > 0 {
+            faults.extend(DEATHS.iter().map(|fault| (*fault, rare(40, 6))));
+        }
         let (json, early_end, asks) = (rare(50, 100), rare(30, 30), rare(30, 50));
         let temper = Temper {
             latency_ms: rare(60, 40),
@@ -144,6 +174,7 @@ impl Weather {
             } else {
                 0
             },
+            proxies: if chance.percent(25) { 2 } else { 1 },
             replicas: chance.between(1, 3) as usize,
             clients: chance.between(1, 4) as usize,
             settings: settings(chance, storing),
@@ -167,52 +198,64 @@ impl Weather {
     }
 
     /// Lets faults strike for as long as the storm lasts, then makes everything whole.
-    pub(crate) async fn storm(
-        &self,
-        net: &Arc<Wires>,
-        site: &Arc<Site>,
-        (mut chance, oracle): (Chance, Arc<Oracle>),
-    ) {
+    pub(crate) async fn storm(&self, struck: &Struck<'_>, mut chance: Chance) {
         let until = tokio::time::Instant::now() + Duration::from_secs(self.stormy_s);
         let all: u64 = self.faults.iter().map(|(_, weight)| weight).sum();
         while tokio::time::Instant::now() < until {
             pass(chance.millis(1, self.between_faults_ms)).await;
             let mut at = chance.below(all.max(1));
-            let struck = self.faults.iter().find(|(_, weight)| {
+            let drawn = self.faults.iter().find(|(_, weight)| {
                 let here = at < *weight;
                 at = at.saturating_sub(*weight);
                 here
             });
-            let Some((fault, _)) = struck else { continue };
-            let nth = chance.below(self.replicas as u64) as usize;
-            match *fault {
-                Fault::Cut(side, how) => {
-                    if let Some(to) = net.cut_one(side, how) {
-                        oracle.saw(format!("fault: {how:?} of a connection to {to}"));
-                        oracle.counted("cuts");
-                    }
-                }
-                Fault::Restart(away) => {
-                    let away = chance.millis(0, away);
-                    oracle.saw(format!("fault: replica {nth} restarts, away for {away:?}"));
-                    oracle.counted("restarts");
-                    site.restart(nth, away);
-                }
-                Fault::Pause(most) => {
-                    let time = chance.millis(0, most);
-                    oracle.saw(format!("fault: replica {nth} pauses for {time:?}"));
-                    oracle.counted("pauses");
-                    site.pause(nth, time);
-                }
+            if let Some((fault, _)) = drawn {
+                self.strike(struck, *fault, &mut chance);
             }
         }
-        oracle.saw("the storm is over".to_owned());
+        struck.oracle.saw("the storm is over".to_owned());
     }
+
+    fn strike(&self, struck: &Struck<'_>, fault: Fault, chance: &mut Chance) {
+        let oracle = struck.oracle;
+        let replica = chance.below(self.replicas as u64) as usize;
+        let proxy = chance.below(self.proxies as u64) as usize;
+        match fault {
+            Fault::Cut(side, how) => {
+                if let Some(to) = struck.net.cut_one(side, how) {
+                    oracle.saw(format!("fault: {how:?} of a connection to {to}"));
+                    oracle.counted("cuts");
+                }
+            }
+            Fault::Restart(away) => {
+                let away = chance.millis(0, away);
+                oracle.saw(format!("fault: replica {replica} restarts, away for {away:?}"));
+                oracle.counted("restarts");
+                struck.site.restart(replica, away);
+            }
+            Fault::Pause(most) => {
+                let time = chance.millis(0, most);
+                oracle.saw(format!("fault: replica {replica} pauses for {time:?}"));
+                oracle.counted("pauses");
+                struck.site.pause(replica, time);
+            }
+            Fault::Kill(how, most) => struck.fleet.kill(proxy, how, chance.millis(0, most)),
+            Fault::Replace(when) => struck.fleet.replace(proxy, when),
+        }
+    }
+}
+
+/// What faults strike.
+pub(crate) struct Struck<'a> {
+    pub(crate) net: &'a Arc<Wires>,
+    pub(crate) site: &'a Arc<Site>,
+    pub(crate) fleet: &'a Arc<Fleet>,
+    pub(crate) oracle: &'a Arc<Oracle>,
 }
 
 /// Settings of the proxy, each from values that matter.
 fn settings(chance: &mut Chance, storing: Storing) -> Vec<String> {
-    let choices: [(&str, &[&str]); 9] = [
+    let choices: [(&str, &[&str]); 10] = [
         ("upstream.stream.replay_events_max", &["4", "16", "1024"]),
         ("upstream.stream.detached_max", &["\"2s\"", "\"30s\"", "\"5m\""]),
         ("upstream.stream.polling", &["\"pass\"", "\"hold\""]),
@@ -228,6 +271,7 @@ fn settings(chance: &mut Chance, storing: Storing) -> Vec<String> {
         ("upstream.exchange.replica_retry_max", &["\"1s\"", "\"10s\""]),
         ("upstream.balance", &["\"least_sessions\"", "\"round_robin\""]),
         ("upstream.session.streams_max", &["2", "64"]),
+        ("server.drain_max", &["\"2s\"", "\"30s\""]),
     ];
     let mut settings: Vec<String> = choices
         .iter()
