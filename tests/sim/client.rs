@@ -509,7 +509,8 @@ impl Person {
         };
         let verdict = head.field("throughline-continuity").unwrap_or_default();
         // Where the stream was about to be reset anyway, that reason is told.
-        if !verdict.starts_with("reset") {
+        // Where its own credential is not judged yet, none is told.
+        if !verdict.is_empty() && !verdict.starts_with("reset") {
             self.oracle().violated(format!(
                 "{}: a stolen cursor was answered {verdict:?}",
                 self.label

@@ -3,7 +3,7 @@
 //! where a reset was said; nothing twice, nothing of another stream, nothing after the end (wire contract, 4 to 6).
 //! Next: `client.rs`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -27,6 +27,17 @@ pub(crate) enum Kind {
 enum Said {
     Nothing,
     Reset,
+}
+
+/// Whether the connection's verdict was said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    /// In the head of its answer.
+    Said,
+    /// It comes in band, if there is anything to say.
+    InBand,
+    /// Another epoch began: the next event says why.
+    Owed,
 }
 
 /// What an event meant to the client.
@@ -57,6 +68,11 @@ pub(crate) struct Trail {
     repeated: u32,
     /// When a process of the proxy last answered with a verdict.
     proved_to: BTreeMap<Process, Instant>,
+    /// Who serves the connection, and its verdict.
+    by: Option<Process>,
+    verdict: Verdict,
+    /// The processes that events came from.
+    written_by: BTreeSet<Process>,
 }
 
 /// So long the proxy takes a credential for accepted, and a moment less.
@@ -76,6 +92,9 @@ impl Trail {
             ended: false,
             repeated: 0,
             proved_to: BTreeMap::new(),
+            by: None,
+            verdict: Verdict::Said,
+            written_by: BTreeSet::new(),
         }
     }
 
@@ -124,6 +143,7 @@ impl Trail {
             self.name(),
             head.status()
         ));
+        (self.by, self.verdict) = (by, Verdict::Said);
         let epoch = asked.and_then(|asked| asked.get(1..12));
         match verdict.split(';').next().unwrap_or_default() {
             "resumed" => {
@@ -141,8 +161,14 @@ impl Trail {
                 if asked.is_some() {
                     self.wrong(oracle, "live, though a cursor was asked from");
                 }
-                if self.number > 0 {
-                    self.wrong(oracle, "live, though something was written before");
+                match by {
+                    _ if self.number == 0 => {}
+                    // It can't know what another proxy wrote: the README says so.
+                    Some(by) if !self.written_by.contains(&by) => {
+                        oracle.counted("live beside another");
+                        self.said = Said::Reset;
+                    }
+                    Some(_) | None => self.wrong(oracle, "live, though something was written before"),
                 }
                 self.prefix = None;
             }
@@ -151,7 +177,10 @@ impl Trail {
                 self.said = Said::Reset;
             }
             // Its backend has not yet judged the credential: nothing is said, and the answer follows in band.
-            "" if !self.is_known_to(by) => oracle.counted("held unproved"),
+            "" if !self.is_known_to(by) => {
+                oracle.counted("held unproved");
+                self.verdict = Verdict::InBand;
+            }
             _ => self.wrong(oracle, "an event stream without a verdict"),
         }
         if let (Some(by), false) = (by, verdict.is_empty()) {
@@ -186,7 +215,7 @@ impl Trail {
         let data = event.data.as_deref().unwrap_or_default();
         let message: Value = serde_json::from_str(data).unwrap_or(Value::Null);
         if is_reset(event, &message) {
-            self.said = Said::Reset;
+            (self.said, self.verdict) = (Said::Reset, Verdict::Said);
         }
         let Some((prefix, position)) = id.rsplit_once('.') else {
             self.wrong(oracle, &format!("{id} is no event id"));
@@ -199,6 +228,13 @@ impl Trail {
         };
         if let (Some(epoch), false, Said::Nothing) = (id.get(1..12), is_prime, self.said) {
             oracle.shown(epoch, seq);
+        }
+        if !is_prime {
+            self.written_by.extend(self.by);
+            if self.verdict == Verdict::Owed {
+                self.wrong(oracle, "another epoch, and its first event says nothing of it");
+                self.verdict = Verdict::Said;
+            }
         }
         self.placed(oracle, (prefix, seq), if is_prime { 0 } else { 1 });
         self.ended = position.ends_with('~');
@@ -219,6 +255,8 @@ impl Trail {
                     self.wrong(oracle, &what);
                 }
             }
+            // The priming event that comes before what says it.
+            Some(_) if self.verdict == Verdict::InBand && step == 0 => self.verdict = Verdict::Owed,
             Some(_) if self.said == Said::Nothing => {
                 self.wrong(oracle, "another epoch, and nothing was said");
             }
