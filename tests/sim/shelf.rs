@@ -160,12 +160,6 @@ impl StreamLog for SlowLog {
     }
 
     fn hold(&mut self, reader: Option<Seq>) {
-        if let Some(written) = reader.filter(|written| *written > self.promised) {
-            let (epoch, written, promised) = (&self.epoch, written.get(), self.promised.get());
-            self.oracle.violated(format!(
-                "{epoch} was written up to {written}, and {promised} is promised"
-            ));
-        }
         self.inner.hold(reader);
     }
 

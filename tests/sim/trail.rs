@@ -226,7 +226,8 @@ impl Trail {
             Some((at, _)) => (number(at), true),
             None => (number(position.trim_end_matches('~')), false),
         };
-        if let (Some(epoch), false, Said::Nothing) = (id.get(1..12), is_prime, self.said) {
+        // An error that follows from the cursor alone was never in a log.
+        if let (Some(epoch), false, None) = (id.get(1..12), is_prime, message.get("error")) {
             oracle.shown(epoch, seq);
         }
         if !is_prime {
