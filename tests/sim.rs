@@ -20,6 +20,8 @@ mod http;
 mod kept;
 #[path = "sim/oracle.rs"]
 mod oracle;
+#[path = "sim/papers.rs"]
+mod papers;
 #[path = "sim/place.rs"]
 mod place;
 #[path = "sim/plant.rs"]

@@ -20,6 +20,7 @@ use crate::clock::pass;
 use crate::http::{Head, Talk};
 use crate::kept::{Archive, Over, Stored};
 use crate::oracle::Oracle;
+use crate::papers::{self, Binding};
 use crate::place::replica_address;
 use crate::weather::{BackendWays, Ids, Listening, Opening, Storing};
 use crate::wires::{Wire, Wires};
@@ -222,6 +223,11 @@ impl Here {
             let body = talk.whole().await?;
             self.breathe().await;
             let sid = head.field("mcp-session-id").unwrap_or_default().to_owned();
+            if let Some(refusal) = self.refusal(&sid, &head) {
+                let field = "www-authenticate: Bearer\r\n";
+                answer(&mut talk, refusal, field, "").await?;
+                continue;
+            }
             match head.first.first().map(String::as_str) {
                 Some("POST") => self.post(&mut talk, &sid, &body).await?,
                 Some("GET") => return self.get(talk, &sid, &head).await,
@@ -234,6 +240,33 @@ impl Here {
             }
         }
         Ok(())
+    }
+
+    /// The status by which a caller is turned away, if it is.
+    fn refusal(&self, sid: &str, head: &Head) -> Option<&'static str> {
+        let papers = self.site.ways.papers;
+        if papers.kind == papers::Kind::None {
+            return None;
+        }
+        let Some(caller) = papers.whose(head.field("authorization")) else {
+            return Some("401 Unauthorized");
+        };
+        let replica = self.replica();
+        let session = replica.sessions.get(sid)?;
+        if session.label == caller {
+            return None;
+        }
+        match (papers.kind, papers.binding) {
+            (_, Binding::Bound) => Some("403 Forbidden"),
+            (papers::Kind::None | papers::Kind::Opaque, Binding::Loose) => None,
+            (papers::Kind::Signed, Binding::Loose) => {
+                let (label, first) = (&session.label, head.first.join(" "));
+                self.site.oracle.violated(format!(
+                    "{caller} came to the session of {label} at a backend: {first}"
+                ));
+                None
+            }
+        }
     }
 
     async fn post(&self, talk: &mut Talk, sid: &str, body: &str) -> io::Result<()> {

@@ -17,11 +17,12 @@ use crate::chance::Chance;
 use crate::clock::pass;
 use crate::http::{Blocks, Event, Head, Talk};
 use crate::oracle::{Oracle, Outcome};
+use crate::papers::{self, Papers};
 use crate::place::proxy_address;
 use crate::plant::Plant;
 use crate::trail::{Kind, Meaning, Trail, outcome_of};
 use crate::weather::{ClientWays, Listening};
-use crate::wires::Wires;
+use crate::wires::{Process, Wires};
 
 /// After the storm, so long until whatever a client waits for must have come.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
@@ -47,8 +48,16 @@ impl Calm {
     }
 }
 
-/// Cursors that anybody may look at, and present where they don't belong.
-pub(crate) type Loot = Arc<Mutex<Vec<(String, String)>>>;
+/// What anybody may look at, and present where it doesn't belong.
+pub(crate) type Loot = Arc<Mutex<Vec<Stolen>>>;
+
+/// A cursor, and the session that it is of.
+#[derive(Clone)]
+pub(crate) struct Stolen {
+    whose: String,
+    token: String,
+    cursor: String,
+}
 
 /// What every client of a world has.
 #[derive(Clone)]
@@ -60,6 +69,7 @@ pub(crate) struct Streets {
     pub(crate) loot: Loot,
     pub(crate) ways: ClientWays,
     pub(crate) proxies: usize,
+    pub(crate) papers: Papers,
     pub(crate) listening: Listening,
     pub(crate) plant: Plant,
 }
@@ -73,6 +83,12 @@ pub(crate) struct Person {
     token: String,
     /// The proxy that it speaks to.
     at: usize,
+    /// Whose credentials it shows.
+    person: String,
+    /// Which of them.
+    papers: u64,
+    /// Of a hundred requests, before so many it gets itself another.
+    renewed: u64,
     /// The call that it makes.
     makes: Option<String>,
     /// The session is over; a client would begin a new one.
@@ -102,11 +118,14 @@ impl Person {
     pub(crate) async fn live(streets: Streets, label: String, mut chance: Chance) {
         let revision = *chance.pick(&["2025-03-26", "2025-06-18", "2025-11-25", "2025-11-25"]);
         let mut person = Self {
+            renewed: streets.papers.renewed,
             streets,
+            person: label.clone(),
             label,
             revision,
             token: String::new(),
             at: 0,
+            papers: 0,
             makes: None,
             gone: Arc::default(),
             goal: None,
@@ -144,6 +163,11 @@ impl Person {
             chance: self.chance.fork(what),
             ..self.clone()
         }
+    }
+
+    /// Who answers, and to which credential.
+    fn asked_by(&self, talk: &Talk) -> Option<(Process, u64)> {
+        Some((talk.wire.served_by()?, self.papers))
     }
 
     fn oracle(&self) -> &Oracle {
@@ -206,6 +230,9 @@ impl Person {
         if self.chance.percent(self.streets.ways.roams) {
             self.at = self.chance.below(self.streets.proxies as u64) as usize;
         }
+        if self.chance.percent(self.renewed) {
+            self.papers = self.chance.next();
+        }
         let host = proxy_address(self.at);
         let wire = self.streets.net.connect(host)?;
         if let (Some(token), "POST") = (&self.makes, method) {
@@ -220,6 +247,9 @@ impl Person {
                 "mcp-session-id: {}\r\nmcp-protocol-version: {}\r\n",
                 self.token, self.revision
             ));
+        }
+        if let Some(credential) = self.streets.papers.of(&self.person, self.papers) {
+            text.push_str(&format!("authorization: {credential}\r\n"));
         }
         for (name, value) in fields {
             text.push_str(&format!("{name}: {value}\r\n"));
@@ -262,9 +292,12 @@ impl Person {
         loop {
             trail.sent();
             let answered = self.send("POST", &[], &body.to_string()).await;
+            // With another credential it would be another request.
+            self.renewed = 0;
             match answered {
                 Answered::Stream(head, talk) => {
-                    trail.opened(self.oracle(), (&head, talk.wire.served_by()), None);
+                    self.renewed = self.streets.papers.renewed;
+                    trail.opened(self.oracle(), (&head, self.asked_by(&talk)), None);
                     return self.follow_call(talk, trail, &token).await;
                 }
                 Answered::Whole(head, body) if head.status() == 200 => {
@@ -321,7 +354,7 @@ impl Person {
             end = match self.send("GET", &[("last-event-id", &cursor)], "").await {
                 Answered::Stream(mut head, talk) => {
                     self.streets.plant.verdict(&mut head, Some(&cursor));
-                    trail.opened(self.oracle(), (&head, talk.wire.served_by()), Some(&cursor));
+                    trail.opened(self.oracle(), (&head, self.asked_by(&talk)), Some(&cursor));
                     self.follow(talk, &mut trail, None).await
                 }
                 Answered::Whole(head, _) if head.status() == 404 => {
@@ -402,7 +435,11 @@ impl Person {
         }
         if let Some(cursor) = &trail.cursor {
             let mut loot = self.streets.loot.lock().expect("no panic while it is held");
-            loot.push((self.label.clone(), cursor.clone()));
+            loot.push(Stolen {
+                whose: self.label.clone(),
+                token: self.token.clone(),
+                cursor: cursor.clone(),
+            });
             let len = loot.len();
             if len > 64 {
                 loot.drain(..len - 64);
@@ -438,7 +475,7 @@ impl Person {
             match self.send("GET", &fields, "").await {
                 Answered::Stream(mut head, talk) => {
                     self.streets.plant.verdict(&mut head, cursor.as_deref());
-                    trail.opened(self.oracle(), (&head, talk.wire.served_by()), cursor.as_deref());
+                    trail.opened(self.oracle(), (&head, self.asked_by(&talk)), cursor.as_deref());
                     self.follow(talk, &mut trail, Some(&done)).await;
                 }
                 Answered::Whole(head, _) if head.status() == 404 => {
@@ -488,22 +525,25 @@ impl Person {
         hangs
     }
 
-    /// Presents somebody else's cursor on its own session: nothing of theirs may come.
+    /// Presents somebody else's cursor, on its own session or on theirs: nothing of theirs may come.
     async fn steal(&mut self) {
         let stolen = {
             let loot = self.streets.loot.lock().expect("no panic while it is held");
             let others: Vec<_> = loot
                 .iter()
-                .filter(|(whose, _)| *whose != self.label)
+                .filter(|stolen| stolen.whose != self.label)
                 .cloned()
                 .collect();
             if others.is_empty() {
                 return;
             }
-            self.chance.pick(&others).1.clone()
+            self.chance.pick(&others).clone()
         };
         self.oracle().counted("thefts");
-        let Answered::Stream(head, mut talk) = self.send("GET", &[("last-event-id", &stolen)], "").await
+        if self.streets.papers.kind != papers::Kind::None && self.chance.percent(60) {
+            return self.trespass(stolen).await;
+        }
+        let Answered::Stream(head, talk) = self.send("GET", &[("last-event-id", &stolen.cursor)], "").await
         else {
             return;
         };
@@ -516,6 +556,47 @@ impl Person {
                 self.label
             ));
         }
+        self.brings_nothing(talk).await;
+    }
+
+    /// Goes to somebody else's session with its own credential.
+    async fn trespass(&mut self, stolen: Stolen) {
+        self.oracle().counted("trespasses");
+        let mut thief = self.another("trespass");
+        thief.token = stolen.token;
+        if self.streets.plant == Plant::AnswersStrangers {
+            // As it looks where the proxy takes everybody for whom the session is of.
+            thief.person = stolen.whose.clone();
+        }
+        if thief.chance.percent(20) {
+            if let Answered::Whole(head, _) = thief.send("DELETE", &[], "").await
+                && head.status() < 300
+            {
+                let (label, whose) = (&self.label, &stolen.whose);
+                self.oracle()
+                    .violated(format!("{label} ended the session of {whose}"));
+            }
+            return;
+        }
+        let cursor = [("last-event-id", stolen.cursor.as_str())];
+        let fields = if thief.chance.percent(50) {
+            &cursor[..]
+        } else {
+            &[]
+        };
+        let Answered::Stream(head, talk) = thief.send("GET", fields, "").await else {
+            return;
+        };
+        if let Some(verdict) = head.field("throughline-continuity") {
+            let (label, whose) = (&self.label, &stolen.whose);
+            self.oracle()
+                .violated(format!("{label} was told {verdict:?} of a stream of {whose}"));
+        }
+        self.brings_nothing(talk).await;
+    }
+
+    /// Reads for a moment what a theft brings.
+    async fn brings_nothing(&self, mut talk: Talk) {
         let mut blocks = Blocks::default();
         while let Ok(Ok(piece)) = timeout(Duration::from_secs(2), talk.piece()).await {
             if piece.is_empty() || blocks.add(&piece).is_err() {
@@ -531,7 +612,7 @@ impl Person {
                     || !message["params"]["progressToken"].is_null()
                 {
                     self.oracle()
-                        .violated(format!("{}: a stolen cursor brought {message}", self.label));
+                        .violated(format!("{}: a theft brought {message}", self.label));
                 }
             }
         }

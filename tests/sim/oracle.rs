@@ -107,10 +107,7 @@ impl Oracle {
 
     /// A process of the proxy began a log.
     pub(crate) fn began(&self, process: Process, epoch: &str) {
-        let life = Life {
-            of: process,
-            kept: 0,
-        };
+        let life = Life { of: process, kept: 0 };
         let before = self.book().epochs.insert(epoch.to_owned(), life);
         if before.is_some() {
             self.violated(format!("the epoch {epoch} began twice"));

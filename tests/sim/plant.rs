@@ -22,6 +22,8 @@ pub(crate) enum Plant {
     HushesResets,
     /// A process goes on with what another one knew.
     ClaimsAnothersEpoch,
+    /// Whoever shows a session's token and any credential is answered.
+    AnswersStrangers,
     /// An unknown outcome is told as if nothing had run.
     DeniesExecution,
     /// A message of another session comes.
@@ -29,13 +31,14 @@ pub(crate) enum Plant {
 }
 
 impl Plant {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::LosesEvent,
         Self::LosesMessage,
         Self::RepeatsEvent,
         Self::RepeatsMessage,
         Self::HushesResets,
         Self::ClaimsAnothersEpoch,
+        Self::AnswersStrangers,
         Self::DeniesExecution,
         Self::MixesSessions,
     ];
@@ -52,6 +55,7 @@ impl Plant {
             | Self::RepeatsEvent
             | Self::RepeatsMessage
             | Self::DeniesExecution
+            | Self::AnswersStrangers
             | Self::MixesSessions => false,
         };
         let Some(verdict) = verdict.filter(|verdict| is_hushed(verdict)) else {
@@ -74,7 +78,9 @@ impl Plant {
             ..event.clone()
         };
         match self {
-            Self::None | Self::DeniesExecution | Self::ClaimsAnothersEpoch => vec![event],
+            Self::None | Self::DeniesExecution | Self::ClaimsAnothersEpoch | Self::AnswersStrangers => {
+                vec![event]
+            }
             Self::HushesResets if is_notice => vec![saying("{}")],
             Self::HushesResets => vec![event],
             Self::LosesEvent

@@ -58,6 +58,7 @@ async fn play(seed: u64, plant: Plant) -> Report {
         loot: Arc::default(),
         ways: weather.client,
         proxies: weather.proxies,
+        papers: weather.backend.papers,
         listening: weather.backend.listening,
         plant,
     };

@@ -66,8 +66,8 @@ pub(crate) struct Trail {
     ended: bool,
     /// How often its request was sent.
     repeated: u32,
-    /// When a process of the proxy last answered with a verdict.
-    proved_to: BTreeMap<Process, Instant>,
+    /// When a process of the proxy last answered a credential with a verdict.
+    proved_to: BTreeMap<(Process, u64), Instant>,
     /// Who serves the connection, and its verdict.
     by: Option<Process>,
     verdict: Verdict,
@@ -131,9 +131,10 @@ impl Trail {
     pub(crate) fn opened(
         &mut self,
         oracle: &Oracle,
-        (head, by): (&Head, Option<Process>),
+        (head, asked_by): (&Head, Option<(Process, u64)>),
         asked: Option<&str>,
     ) {
+        let by = asked_by.map(|(by, _)| by);
         let verdict = head
             .field("throughline-continuity")
             .unwrap_or_default()
@@ -177,20 +178,20 @@ impl Trail {
                 self.said = Said::Reset;
             }
             // Its backend has not yet judged the credential: nothing is said, and the answer follows in band.
-            "" if !self.is_known_to(by) => {
+            "" if !self.is_known_to(asked_by) => {
                 oracle.counted("held unproved");
                 self.verdict = Verdict::InBand;
             }
             _ => self.wrong(oracle, "an event stream without a verdict"),
         }
-        if let (Some(by), false) = (by, verdict.is_empty()) {
+        if let (Some(by), false) = (asked_by, verdict.is_empty()) {
             self.proved_to.insert(by, Instant::now());
         }
         self.may_repeat = asked.is_none();
     }
 
     /// Whether this process of the proxy knows by now that the backend takes the client's credential.
-    fn is_known_to(&self, by: Option<Process>) -> bool {
+    fn is_known_to(&self, by: Option<(Process, u64)>) -> bool {
         let at = by.and_then(|by| self.proved_to.get(&by));
         at.is_some_and(|at| at.elapsed() < PROVED)
     }

@@ -10,6 +10,7 @@ use crate::chance::Chance;
 use crate::clock::pass;
 use crate::fleet::Fleet;
 use crate::oracle::Oracle;
+use crate::papers::{Papers, Proxy};
 use crate::wires::{Cut, Side, Temper, Wires};
 
 /// A fault that strikes now and then.
@@ -70,6 +71,7 @@ pub(crate) struct BackendWays {
     pub(crate) storing: Storing,
     pub(crate) opening: Opening,
     pub(crate) listening: Listening,
+    pub(crate) papers: Papers,
 }
 
 /// Whether backends name their events.
@@ -157,7 +159,8 @@ impl Weather {
             calls: 0,
         };
         let mut faults: Vec<_> = FAULTS.iter().map(|fault| (*fault, rare(45, 10))).collect();
-        if rare(30, 1) > 0 {
+        let deaths = rare(30, 1);
+        if deaths > 0 {
             faults.extend(DEATHS.iter().map(|fault| (*fault, rare(40, 6))));
         }
         let (json, early_end, asks) = (rare(50, 100), rare(30, 30), rare(30, 50));
@@ -166,6 +169,12 @@ impl Weather {
             room_min: if chance.percent(30) { 256 } else { 16_384 },
             bite_max: if chance.percent(30) { 40 } else { 0 },
         };
+        let proxies = if chance.percent(25) { 2 } else { 1 };
+        let proxy = match (deaths, proxies) {
+            (0, 1) => Proxy::Lasting,
+            _ => Proxy::Changing,
+        };
+        let papers = Papers::draw(chance, proxy);
         let storing = *chance.pick(&[Storing::None, Storing::None, Storing::Tidy, Storing::Sloppy]);
         Self {
             temper,
@@ -174,10 +183,13 @@ impl Weather {
             } else {
                 0
             },
-            proxies: if chance.percent(25) { 2 } else { 1 },
+            proxies,
             replicas: chance.between(1, 3) as usize,
             clients: chance.between(1, 4) as usize,
-            settings: settings(chance, storing),
+            settings: settings(chance, storing)
+                .into_iter()
+                .chain(papers.setting())
+                .collect(),
             backend: BackendWays {
                 json,
                 early_end,
@@ -186,6 +198,7 @@ impl Weather {
                 storing,
                 opening: *chance.pick(&[Opening::Json, Opening::Stream]),
                 listening: *chance.pick(&[Listening::Offered, Listening::Offered, Listening::Refused]),
+                papers,
             },
             client: ClientWays {
                 calls: chance.between(3, 12),
