@@ -31,6 +31,7 @@ pub(crate) struct Site {
     oracle: Arc<Oracle>,
     ways: BackendWays,
     replicas: Vec<Mutex<Replica>>,
+    proxies: usize,
     /// Numbered notes told so far, by client.
     told: Mutex<BTreeMap<String, u64>>,
     chance: Mutex<Chance>,
@@ -75,7 +76,7 @@ impl Site {
     pub(crate) fn open(
         (net, oracle): (&Arc<Wires>, &Arc<Oracle>),
         ways: BackendWays,
-        replicas: usize,
+        (replicas, proxies): (usize, usize),
         chance: Chance,
     ) -> Arc<Self> {
         let site = Arc::new(Self {
@@ -83,6 +84,7 @@ impl Site {
             oracle: Arc::clone(oracle),
             ways,
             replicas: (0..replicas).map(|_| Mutex::default()).collect(),
+            proxies,
             told: Mutex::default(),
             chance: Mutex::new(chance),
             hushed: AtomicBool::new(false),
@@ -341,6 +343,10 @@ impl Here {
         });
         match times {
             Some(1) => self.site.oracle.counted("answers to backends"),
+            // A client may answer through one proxy what another one gives up for it.
+            Some(2) if self.site.proxies > 1 && message.get("error").is_some() => {
+                self.site.oracle.counted("questions given up beside an answer");
+            }
             Some(times) => self
                 .site
                 .oracle

@@ -312,7 +312,11 @@ impl Person {
                 }
                 Answered::Whole(head, _) if head.status() == 404 => {
                     self.gone.store(true, Ordering::Relaxed);
-                    let outcome = Outcome::NotExecuted("404".to_owned());
+                    // Of what was sent before, a session that is gone says nothing.
+                    let outcome = match trail.times_sent() {
+                        1 => Outcome::NotExecuted("404".to_owned()),
+                        _ => Outcome::Unknown("404".to_owned()),
+                    };
                     return self.oracle().told(&token, outcome);
                 }
                 Answered::Whole(head, body) => {

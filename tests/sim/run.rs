@@ -44,7 +44,7 @@ async fn play(seed: u64, plant: Plant) -> Report {
     let site = Site::open(
         (&net, &oracle),
         weather.backend,
-        weather.replicas,
+        (weather.replicas, weather.proxies),
         chance.fork("site"),
     );
     tokio::task::yield_now().await;

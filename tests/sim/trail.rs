@@ -114,6 +114,11 @@ impl Trail {
         self.number
     }
 
+    /// How often its request was sent.
+    pub(crate) const fn times_sent(&self) -> u32 {
+        self.repeated
+    }
+
     /// Whether everything that was told came, or what is missing was said.
     pub(crate) fn caught_up(&self, told: u64) -> bool {
         self.number >= told || self.said == Said::Reset
@@ -184,7 +189,9 @@ impl Trail {
             }
             _ => self.wrong(oracle, "an event stream without a verdict"),
         }
-        if let (Some(by), false) = (asked_by, verdict.is_empty()) {
+        // The head of a call's answer may come before its backend has said anything.
+        let is_read_from_log = asked.is_some() || self.kind == Kind::Notes;
+        if let (Some(by), true) = (asked_by, is_read_from_log && !verdict.is_empty()) {
             self.proved_to.insert(by, Instant::now());
         }
         self.may_repeat = asked.is_none();
