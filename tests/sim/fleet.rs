@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::chance::Chance;
 use crate::clock::pass;
 use crate::oracle::Oracle;
-use crate::place::{Place, Sphere, Start, proxy_address};
+use crate::place::{Order, Place, Sphere, Start, proxy_address};
 use crate::shelf::Shelf;
 use crate::weather::{Succession, Weather};
 use crate::wires::{Cut, Host, Process, Wires};
@@ -127,6 +127,31 @@ impl Fleet {
                 }
             }
         });
+    }
+
+    /// The process at this place, if there is one, has other settings from now on.
+    pub(crate) fn reload(&self, nth: usize, settings: &[String]) {
+        let start = Start {
+            at: proxy_address(nth),
+            replicas: self.weather.replicas,
+            settings,
+        };
+        let Some(reloaded) = self.stand(nth).as_ref().map(|place| place.reload(&start)) else {
+            return;
+        };
+        self.oracle
+            .saw(format!("the proxy {nth} reads {settings:?}: {reloaded:?}"));
+        self.oracle.counted("reloads");
+    }
+
+    /// Every proxy is told to drain a replica, or to take it back.
+    pub(crate) fn order(&self, replica: usize, order: Order) {
+        self.oracle.saw(format!("replica {replica}: {order:?}"));
+        for nth in 0..self.stands.len() {
+            if let Some(place) = self.stand(nth).as_ref() {
+                place.order(replica, order);
+            }
+        }
     }
 
     /// What must be true of every process when nobody is there any more.

@@ -13,6 +13,7 @@ use throughline::downstream::{self, Serving};
 use throughline::pure::keys::{KeyId, KeyRing};
 use throughline::pure::log::Millis;
 use throughline::relay::pool::Pool;
+use throughline::relay::reconfigure::{NotInForce, TlsFiles};
 use throughline::relay::world::World;
 use throughline::relay::{Door, Relay};
 use throughline::store::Store;
@@ -78,6 +79,13 @@ pub(crate) struct Place {
     serving: Serving,
     clock: JoinHandle<()>,
     drain_max: Duration,
+}
+
+/// What an operator orders of a replica.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Order {
+    Drain,
+    Undrain,
 }
 
 /// What a process of the proxy is started with.
@@ -160,6 +168,29 @@ impl Place {
         let _ = timeout_at(until, self.serving.closed()).await;
         let _ = timeout(LAST_CLOSES, self.serving.closed()).await;
         self.die(Cut::Reset);
+    }
+
+    /// Puts another configuration of its upstream in force. Whether there was room for one more.
+    pub(crate) fn reload(&self, start: &Start<'_>) -> Result<(), NotInForce> {
+        let config = start.config();
+        for (pool, upstream) in self.relay.pools().iter().zip(&config.upstreams) {
+            let prepared = pool.prepare(upstream, TlsFiles::Same)?;
+            self.relay.put_in_force(pool, prepared);
+        }
+        Ok(())
+    }
+
+    /// Drains a replica, or takes it back.
+    pub(crate) fn order(&self, nth: usize, order: Order) {
+        let pool = &self.relay.pools()[0];
+        let at = replica_address(nth).to_string();
+        let replicas = pool.table().replicas();
+        let found = replicas.iter().find(|one| one.authority().to_string() == at);
+        let replica = found.expect("it is configured");
+        match order {
+            Order::Drain => self.relay.drain_replica(pool, replica),
+            Order::Undrain => self.relay.undrain_replica(pool, replica),
+        };
     }
 
     /// What is left of what clients had, when all are gone and every time is over.

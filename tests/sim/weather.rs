@@ -11,6 +11,7 @@ use crate::clock::pass;
 use crate::fleet::Fleet;
 use crate::oracle::Oracle;
 use crate::papers::{Papers, Proxy};
+use crate::place::Order;
 use crate::wires::{Cut, Side, Temper, Wires};
 
 /// A fault that strikes now and then.
@@ -25,6 +26,10 @@ pub(crate) enum Fault {
     Kill(Cut, u64),
     /// A proxy drains, and another follows.
     Replace(Succession),
+    /// A proxy reads other settings.
+    Reload,
+    /// A replica is drained at every proxy, for up to so many milliseconds.
+    Drain(u64),
 }
 
 /// When a proxy that drains is followed by another.
@@ -57,6 +62,9 @@ const DEATHS: [Fault; 5] = [
     Fault::Replace(Succession::AtOnce),
     Fault::Replace(Succession::Afterwards),
 ];
+
+/// What operators do while everything runs.
+const ORDERS: [Fault; 2] = [Fault::Reload, Fault::Drain(30_000)];
 
 /// How backends behave.
 #[derive(Clone, Copy, Debug)]
@@ -163,6 +171,9 @@ impl Weather {
         if deaths > 0 {
             faults.extend(DEATHS.iter().map(|fault| (*fault, rare(40, 6))));
         }
+        if rare(40, 1) > 0 {
+            faults.extend(ORDERS.iter().map(|fault| (*fault, rare(70, 4))));
+        }
         let (json, early_end, asks) = (rare(50, 100), rare(30, 30), rare(30, 50));
         let temper = Temper {
             latency_ms: rare(60, 40),
@@ -226,6 +237,9 @@ impl Weather {
                 self.strike(struck, *fault, &mut chance);
             }
         }
+        for replica in 0..self.replicas {
+            struck.fleet.order(replica, Order::Undrain);
+        }
         struck.oracle.saw("the storm is over".to_owned());
     }
 
@@ -254,6 +268,20 @@ impl Weather {
             }
             Fault::Kill(how, most) => struck.fleet.kill(proxy, how, chance.millis(0, most)),
             Fault::Replace(when) => struck.fleet.replace(proxy, when),
+            Fault::Reload => {
+                let others = settings(chance, self.backend.storing);
+                let settings: Vec<_> = others.into_iter().chain(self.backend.papers.setting()).collect();
+                struck.fleet.reload(proxy, &settings);
+            }
+            Fault::Drain(most) => {
+                oracle.counted("replicas drained");
+                struck.fleet.order(replica, Order::Drain);
+                let (fleet, time) = (Arc::clone(struck.fleet), chance.millis(0, most));
+                tokio::spawn(async move {
+                    pass(time).await;
+                    fleet.order(replica, Order::Undrain);
+                });
+            }
         }
     }
 }
@@ -268,7 +296,7 @@ pub(crate) struct Struck<'a> {
 
 /// Settings of the proxy, each from values that matter.
 fn settings(chance: &mut Chance, storing: Storing) -> Vec<String> {
-    let choices: [(&str, &[&str]); 10] = [
+    let choices: [(&str, &[&str]); 11] = [
         ("upstream.stream.replay_events_max", &["4", "16", "1024"]),
         ("upstream.stream.detached_max", &["\"2s\"", "\"30s\"", "\"5m\""]),
         ("upstream.stream.polling", &["\"pass\"", "\"hold\""]),
@@ -284,6 +312,7 @@ fn settings(chance: &mut Chance, storing: Storing) -> Vec<String> {
         ("upstream.exchange.replica_retry_max", &["\"1s\"", "\"10s\""]),
         ("upstream.balance", &["\"least_sessions\"", "\"round_robin\""]),
         ("upstream.session.streams_max", &["2", "64"]),
+        ("upstream.drain_deadline", &["\"1s\"", "\"10s\""]),
         ("server.drain_max", &["\"2s\"", "\"30s\""]),
     ];
     let mut settings: Vec<String> = choices
