@@ -18,6 +18,8 @@ mod fleet;
 mod http;
 #[path = "sim/kept.rs"]
 mod kept;
+#[path = "sim/modern.rs"]
+mod modern;
 #[path = "sim/oracle.rs"]
 mod oracle;
 #[path = "sim/papers.rs"]

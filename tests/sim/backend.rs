@@ -19,6 +19,7 @@ use crate::chance::Chance;
 use crate::clock::pass;
 use crate::http::{Head, Talk};
 use crate::kept::{Archive, Over, Stored};
+use crate::modern::REVISION;
 use crate::oracle::Oracle;
 use crate::papers::{self, Binding};
 use crate::place::replica_address;
@@ -231,6 +232,9 @@ impl Here {
                 continue;
             }
             match head.first.first().map(String::as_str) {
+                Some("POST") if head.field("mcp-protocol-version") == Some(REVISION) => {
+                    self.stand_alone(&mut talk, &head, &body).await?;
+                }
                 Some("POST") => self.post(&mut talk, &sid, &body).await?,
                 Some("GET") => return self.get(talk, &sid, &head).await,
                 Some("DELETE") => {
@@ -297,6 +301,23 @@ impl Here {
             _ => {
                 let result = json!({"jsonrpc": "2.0", "id": message["id"], "result": {}});
                 answer(talk, "200 OK", "", &result.to_string()).await
+            }
+        }
+    }
+
+    /// A request of the revision that has no sessions.
+    async fn stand_alone(&self, talk: &mut Talk, head: &Head, body: &str) -> io::Result<()> {
+        for field in ["mcp-session-id", "last-event-id"] {
+            if let Some(value) = head.field(field) {
+                let what = format!("a request without a session came with {field}: {value}");
+                self.site.oracle.violated(what);
+            }
+        }
+        match serde_json::from_str::<Value>(body) {
+            Ok(message) => self.call(talk, &message).await,
+            Err(_) => {
+                self.site.oracle.violated(format!("a backend got {body:?}"));
+                Ok(())
             }
         }
     }
@@ -372,6 +393,7 @@ impl Here {
         if steps == 0 && self.site.chance().percent(self.site.ways.json) {
             return answer(talk, "200 OK", "", &result.to_string()).await;
         }
+        let has_session = message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].is_null();
         let ends_after = {
             let mut chance = self.site.chance();
             let early = chance.percent(self.site.ways.early_end);
@@ -386,7 +408,8 @@ impl Here {
             let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",
                 "params": {"progressToken": token, "progress": step, "total": steps}});
             self.event(talk, Some(&mut at), &progress.to_string()).await?;
-            if self.site.chance().percent(self.site.ways.asks) {
+            // Without sessions there is nobody to answer.
+            if has_session && self.site.chance().percent(self.site.ways.asks) {
                 let question = self.question();
                 self.event(talk, Some(&mut at), &question).await?;
             }

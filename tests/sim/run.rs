@@ -12,6 +12,7 @@ use crate::chance::Chance;
 use crate::client::{Calm, Person, Streets};
 use crate::clock::pass;
 use crate::fleet::Fleet;
+use crate::modern::Modern;
 use crate::oracle::{Oracle, Tally};
 use crate::plant::Plant;
 use crate::weather::{Struck, Weather};
@@ -67,6 +68,11 @@ async fn play(seed: u64, plant: Plant) -> Report {
         let label = format!("c{nth}");
         let own = chance.fork(&label);
         people.spawn(Person::live(streets.clone(), label, own));
+    }
+    for nth in 0..weather.moderns {
+        let label = format!("m{nth}");
+        let own = chance.fork(&label);
+        people.spawn(Modern::live(streets.clone(), label, own));
     }
     let struck = Struck {
         net: &net,

@@ -142,6 +142,8 @@ pub(crate) struct Weather {
     pub(crate) proxies: usize,
     pub(crate) replicas: usize,
     pub(crate) clients: usize,
+    /// Clients of the revision without sessions.
+    pub(crate) moderns: usize,
     pub(crate) settings: Vec<String>,
     pub(crate) backend: BackendWays,
     pub(crate) client: ClientWays,
@@ -197,6 +199,7 @@ impl Weather {
             proxies,
             replicas: chance.between(1, 3) as usize,
             clients: chance.between(1, 4) as usize,
+            moderns: if chance.percent(30) { 1 } else { 0 },
             settings: settings(chance, storing)
                 .into_iter()
                 .chain(papers.setting())
