@@ -2,8 +2,9 @@
 //! Law: what was posted is taken once or dropped, and never lies there while the task sleeps.
 //! A look costs the task one atomic read when there is no post. No guard crosses an await.
 //! Absent on purpose: a channel. One of tokio's pins over a kilobyte for each stream, idle ones too.
-//! `tests/interleavings.rs` compiles this file once more, over locks whose every order it tries: it may use nothing of
-//! the crate but `relay/sync.rs`.
+//! `tests/interleavings.rs` compiles this file once more, over locks whose every order it tries: it uses nothing of the
+//! crate but them.
+//! Next: `sync.rs`.
 
 use std::sync::PoisonError;
 use std::task::{Context, Waker};
