@@ -280,11 +280,15 @@ impl Here {
             self.site.oracle.violated(format!("a backend got {body:?}"));
             return Ok(());
         };
+        let knows = self.replica().sessions.contains_key(sid);
+        if let (Some(calls), true) = (message.as_array(), knows) {
+            return self.batch(talk, calls).await;
+        }
         let method = message["method"].as_str().unwrap_or_default();
         if method == "initialize" {
             return self.initialize(talk, &message).await;
         }
-        if !self.replica().sessions.contains_key(sid) {
+        if !knows {
             let gone = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "Session not found"}});
             return answer(talk, "404 Not Found", "", &gone.to_string()).await;
         }
@@ -421,6 +425,51 @@ impl Here {
         }
         self.event(talk, Some(&mut at), &result.to_string()).await?;
         talk.send("0\r\n\r\n").await
+    }
+
+    /// Runs the calls of a batch, one after the other, and answers all on one stream. None of it is stored.
+    async fn batch(&self, talk: &mut Talk, calls: &[Value]) -> io::Result<()> {
+        let mut events = Vec::new();
+        let mut pace = Duration::ZERO;
+        for call in calls {
+            let arguments = &call["params"]["arguments"];
+            let token = arguments["token"].as_str().unwrap_or_default();
+            let steps = arguments["steps"].as_u64().unwrap_or(0);
+            pace = Duration::from_millis(arguments["pace"].as_u64().unwrap_or(0));
+            self.site
+                .oracle
+                .saw(format!("replica {} runs {token}, in a batch", self.nth));
+            self.site.oracle.executed(token);
+            for step in 1..=steps {
+                events.push(json!({"jsonrpc": "2.0", "method": "notifications/progress",
+                    "params": {"progressToken": token, "progress": step, "total": steps}}));
+            }
+            events.push(json!({"jsonrpc": "2.0", "id": call["id"], "result":
+                {"content": [{"type": "text", "text": format!("done {token}")}]}}));
+        }
+        pass(pace).await;
+        self.breathe().await;
+        if events.len() == calls.len() && self.site.chance().percent(self.site.ways.json) {
+            return answer(talk, "200 OK", "", &Value::Array(events).to_string()).await;
+        }
+        let is_early = self.site.chance().percent(self.site.ways.early_end);
+        let most = match is_early {
+            true => self.site.chance().below(events.len() as u64) as usize,
+            false => events.len(),
+        };
+        let mut at = 0;
+        stream_head(talk, "").await?;
+        for event in &events[..most] {
+            // A store would be asked from whatever id is given.
+            let at = (self.site.ways.storing == Storing::None).then_some(&mut at);
+            self.event(talk, at, &event.to_string()).await?;
+            pass(pace).await;
+            self.breathe().await;
+        }
+        match most == events.len() {
+            true => talk.send("0\r\n\r\n").await,
+            false => self.end_early(talk).await,
+        }
     }
 
     /// Runs a call whose events are stored: it goes on whoever listens.

@@ -3,6 +3,9 @@
 //! What it was told goes to its trails, and through them to the oracle.
 //! Next: `weather.rs`.
 
+#[path = "batch.rs"]
+mod batch;
+
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -89,8 +92,8 @@ pub(crate) struct Person {
     papers: u64,
     /// Of a hundred requests, before so many it gets itself another.
     renewed: u64,
-    /// The call that it makes.
-    makes: Option<String>,
+    /// The calls that it makes.
+    makes: Vec<String>,
     /// The session is over; a client would begin a new one.
     gone: Arc<AtomicBool>,
     /// What a listener must have before it goes, and since when it waits for it.
@@ -126,7 +129,7 @@ impl Person {
             token: String::new(),
             at: 0,
             papers: 0,
-            makes: None,
+            makes: Vec::new(),
             gone: Arc::default(),
             goal: None,
             chance,
@@ -172,6 +175,11 @@ impl Person {
 
     fn oracle(&self) -> &Oracle {
         &self.streets.oracle
+    }
+
+    /// Its session is over.
+    fn session_ended(&self) {
+        self.gone.store(true, Ordering::Relaxed);
     }
 
     fn is_over(&self) -> bool {
@@ -235,8 +243,10 @@ impl Person {
         }
         let host = proxy_address(self.at);
         let wire = self.streets.net.connect(host)?;
-        if let (Some(token), "POST") = (&self.makes, method) {
-            self.oracle().sent(token, wire.served_by());
+        if method == "POST" {
+            for token in &self.makes {
+                self.oracle().sent(token, wire.served_by());
+            }
         }
         let mut talk = Talk::new(wire);
         let mut text = format!(
@@ -275,6 +285,9 @@ impl Person {
         if self.chance.percent(self.streets.ways.steals) {
             self.steal().await;
         }
+        if self.revision == "2025-03-26" && self.chance.percent(25) {
+            return self.batch(id).await;
+        }
         let token = format!("{}:{id}", self.label);
         let steps = self.chance.below(8);
         let pace = self.chance.between(0, 1_500);
@@ -287,7 +300,7 @@ impl Person {
         };
         let mut trail = Trail::new(&self.label, kind);
         self.oracle().called(&token);
-        self.makes = Some(token.clone());
+        self.makes = vec![token.clone()];
         let first = Instant::now();
         loop {
             trail.sent();
@@ -429,7 +442,7 @@ impl Person {
                 Meaning::Ended(outcome) => return Some(End::Told(outcome)),
                 Meaning::Asked(id) => {
                     let mut person = self.another(&id);
-                    person.makes = None;
+                    person.makes.clear();
                     tokio::spawn(async move {
                         let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"roots":[]}}}}"#);
                         person.send("POST", &[], &answer).await;

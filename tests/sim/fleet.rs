@@ -13,6 +13,7 @@ use crate::chance::Chance;
 use crate::clock::pass;
 use crate::oracle::Oracle;
 use crate::place::{Order, Place, Sphere, Start, proxy_address};
+use crate::plant::Plant;
 use crate::shelf::Shelf;
 use crate::weather::{Succession, Weather};
 use crate::wires::{Cut, Host, Process, Wires};
@@ -25,6 +26,7 @@ pub(crate) struct Fleet {
     net: Arc<Wires>,
     oracle: Arc<Oracle>,
     weather: Weather,
+    plant: Plant,
     chance: Chance,
     began: Instant,
     begun: AtomicU32,
@@ -34,13 +36,14 @@ pub(crate) struct Fleet {
 impl Fleet {
     pub(crate) fn open(
         (net, oracle): (&Arc<Wires>, &Arc<Oracle>),
-        weather: &Weather,
+        (weather, plant): (&Weather, Plant),
         chance: Chance,
     ) -> Arc<Self> {
         let fleet = Arc::new(Self {
             net: Arc::clone(net),
             oracle: Arc::clone(oracle),
             weather: weather.clone(),
+            plant,
             chance,
             began: Instant::now(),
             begun: AtomicU32::new(0),
@@ -60,11 +63,11 @@ impl Fleet {
     fn begin(&self, nth: usize) {
         let process = Process(self.begun.fetch_add(1, Ordering::Relaxed));
         let own = self.chance.fork(&format!("process {}", process.0));
-        let delay_ms = self.weather.store_delay_ms;
+        let (delay_ms, plant) = (self.weather.store_delay_ms, self.plant);
         let store = Shelf::new(
             BUDGET,
             own.fork("store"),
-            delay_ms,
+            (delay_ms, plant),
             (process, Arc::clone(&self.oracle)),
         );
         let host = Host {

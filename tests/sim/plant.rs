@@ -24,6 +24,10 @@ pub(crate) enum Plant {
     ClaimsAnothersEpoch,
     /// Whoever shows a session's token and any credential is answered.
     AnswersStrangers,
+    /// What the store has taken and not yet promised to keep is shown.
+    ShowsUnkept,
+    /// Nothing is ever let go of, though nobody is there any more.
+    KeepsWhatIsOver,
     /// An unknown outcome is told as if nothing had run.
     DeniesExecution,
     /// A message of another session comes.
@@ -31,7 +35,7 @@ pub(crate) enum Plant {
 }
 
 impl Plant {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::LosesEvent,
         Self::LosesMessage,
         Self::RepeatsEvent,
@@ -39,6 +43,8 @@ impl Plant {
         Self::HushesResets,
         Self::ClaimsAnothersEpoch,
         Self::AnswersStrangers,
+        Self::ShowsUnkept,
+        Self::KeepsWhatIsOver,
         Self::DeniesExecution,
         Self::MixesSessions,
     ];
@@ -56,6 +62,8 @@ impl Plant {
             | Self::RepeatsMessage
             | Self::DeniesExecution
             | Self::AnswersStrangers
+            | Self::ShowsUnkept
+            | Self::KeepsWhatIsOver
             | Self::MixesSessions => false,
         };
         let Some(verdict) = verdict.filter(|verdict| is_hushed(verdict)) else {
@@ -78,9 +86,12 @@ impl Plant {
             ..event.clone()
         };
         match self {
-            Self::None | Self::DeniesExecution | Self::ClaimsAnothersEpoch | Self::AnswersStrangers => {
-                vec![event]
-            }
+            Self::None
+            | Self::DeniesExecution
+            | Self::ClaimsAnothersEpoch
+            | Self::AnswersStrangers
+            | Self::ShowsUnkept
+            | Self::KeepsWhatIsOver => vec![event],
             Self::HushesResets if is_notice => vec![saying("{}")],
             Self::HushesResets => vec![event],
             Self::LosesEvent
