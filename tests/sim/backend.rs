@@ -35,6 +35,9 @@ pub(crate) struct Site {
     proxies: usize,
     /// Numbered notes told so far, by client.
     told: Mutex<BTreeMap<String, u64>>,
+    /// The newest session of each client. An older one, which its proxy has left, may not have heard of its end: what it
+    /// says is for nobody.
+    newest: Mutex<BTreeMap<String, String>>,
     chance: Mutex<Chance>,
     hushed: AtomicBool,
 }
@@ -87,6 +90,7 @@ impl Site {
             replicas: (0..replicas).map(|_| Mutex::default()).collect(),
             proxies,
             told: Mutex::default(),
+            newest: Mutex::default(),
             chance: Mutex::new(chance),
             hushed: AtomicBool::new(false),
         });
@@ -137,9 +141,12 @@ impl Site {
                 continue;
             }
             let mut replica = self.replica(nth);
+            let newest = self.newest.lock().expect("no panic while it is held").clone();
             let mut listening: Vec<_> = replica
                 .sessions
-                .values_mut()
+                .iter_mut()
+                .filter(|(sid, session)| newest.get(&session.label) == Some(*sid))
+                .map(|(_, session)| session)
                 .filter(|session| session.listener.is_some() || session.archive.has(NOTES))
                 .collect();
             if listening.is_empty() {
@@ -341,6 +348,8 @@ impl Here {
                 archive: Archive::default(),
                 listener: None,
             };
+            let mut newest = self.site.newest.lock().expect("no panic while it is held");
+            newest.insert(label.to_owned(), sid.clone());
             replica.sessions.insert(sid.clone(), session);
             sid
         };
