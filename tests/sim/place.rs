@@ -201,7 +201,7 @@ impl Place {
         let in_flight = pools
             .iter()
             .flat_map(|pool| pool.table().replicas())
-            .map(|replica| replica.in_flight() as usize)
+            .map(|replica| replica.in_flight())
             .sum();
         let streams = |kind| {
             let live = |pool: &Arc<Pool<Sphere>>| pool.instruments().streams_live(kind).get();
