@@ -12,12 +12,18 @@ mod chance;
 mod client;
 #[path = "sim/clock.rs"]
 mod clock;
+#[path = "sim/fleet.rs"]
+mod fleet;
 #[path = "sim/http.rs"]
 mod http;
 #[path = "sim/kept.rs"]
 mod kept;
+#[path = "sim/modern.rs"]
+mod modern;
 #[path = "sim/oracle.rs"]
 mod oracle;
+#[path = "sim/papers.rs"]
+mod papers;
 #[path = "sim/place.rs"]
 mod place;
 #[path = "sim/plant.rs"]

@@ -3,10 +3,15 @@
 //! where a reset was said; nothing twice, nothing of another stream, nothing after the end (wire contract, 4 to 6).
 //! Next: `client.rs`.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::http::{Event, Head};
 use crate::oracle::{Oracle, Outcome};
+use crate::wires::Process;
 
 /// Which stream it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,6 +27,17 @@ pub(crate) enum Kind {
 enum Said {
     Nothing,
     Reset,
+}
+
+/// Whether the connection's verdict was said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    /// In the head of its answer.
+    Said,
+    /// It comes in band, if there is anything to say.
+    InBand,
+    /// Another epoch began: the next event says why.
+    Owed,
 }
 
 /// What an event meant to the client.
@@ -50,7 +66,17 @@ pub(crate) struct Trail {
     ended: bool,
     /// How often its request was sent.
     repeated: u32,
+    /// When a process of the proxy last answered a credential with a verdict.
+    proved_to: BTreeMap<(Process, u64), Instant>,
+    /// Who serves the connection, and its verdict.
+    by: Option<Process>,
+    verdict: Verdict,
+    /// The processes that events came from.
+    written_by: BTreeSet<Process>,
 }
+
+/// So long the proxy takes a credential for accepted, and a moment less.
+const PROVED: Duration = Duration::from_secs(4 * 60);
 
 impl Trail {
     pub(crate) fn new(label: &str, kind: Kind) -> Self {
@@ -65,6 +91,10 @@ impl Trail {
             may_repeat: false,
             ended: false,
             repeated: 0,
+            proved_to: BTreeMap::new(),
+            by: None,
+            verdict: Verdict::Said,
+            written_by: BTreeSet::new(),
         }
     }
 
@@ -84,6 +114,11 @@ impl Trail {
         self.number
     }
 
+    /// How often its request was sent.
+    pub(crate) const fn times_sent(&self) -> u32 {
+        self.repeated
+    }
+
     /// Whether everything that was told came, or what is missing was said.
     pub(crate) fn caught_up(&self, told: u64) -> bool {
         self.number >= told || self.said == Said::Reset
@@ -98,20 +133,28 @@ impl Trail {
     }
 
     /// A connection was answered with a stream; this cursor was asked from.
-    pub(crate) fn opened(&mut self, oracle: &Oracle, head: &Head, asked: Option<&str>) {
+    pub(crate) fn opened(
+        &mut self,
+        oracle: &Oracle,
+        (head, asked_by): (&Head, Option<(Process, u64)>),
+        asked: Option<&str>,
+    ) {
+        let by = asked_by.map(|(by, _)| by);
         let verdict = head
             .field("throughline-continuity")
             .unwrap_or_default()
             .to_owned();
         oracle.saw(format!(
-            "{}: {} {verdict} for {asked:?}",
+            "{}: {} {verdict} by {by:?} for {asked:?}",
             self.name(),
             head.status()
         ));
+        (self.by, self.verdict) = (by, Verdict::Said);
         let epoch = asked.and_then(|asked| asked.get(1..12));
         match verdict.split(';').next().unwrap_or_default() {
             "resumed" => {
                 oracle.counted("resumed");
+                oracle.resumed(by, epoch_of(&verdict).unwrap_or_default());
                 match epoch {
                     Some(epoch) if verdict.contains(&format!("epoch=\"{epoch}\"")) => {}
                     Some(_) => self.wrong(oracle, "resumed in another epoch than asked"),
@@ -124,8 +167,14 @@ impl Trail {
                 if asked.is_some() {
                     self.wrong(oracle, "live, though a cursor was asked from");
                 }
-                if self.number > 0 {
-                    self.wrong(oracle, "live, though something was written before");
+                match by {
+                    _ if self.number == 0 => {}
+                    // It can't know what another proxy wrote: the README says so.
+                    Some(by) if !self.written_by.contains(&by) => {
+                        oracle.counted("live beside another");
+                        self.said = Said::Reset;
+                    }
+                    Some(_) | None => self.wrong(oracle, "live, though something was written before"),
                 }
                 self.prefix = None;
             }
@@ -133,9 +182,25 @@ impl Trail {
                 oracle.counted("reset");
                 self.said = Said::Reset;
             }
+            // Its backend has not yet judged the credential: nothing is said, and the answer follows in band.
+            "" if !self.is_known_to(asked_by) => {
+                oracle.counted("held unproved");
+                self.verdict = Verdict::InBand;
+            }
             _ => self.wrong(oracle, "an event stream without a verdict"),
         }
+        // The head of a call's answer may come before its backend has said anything.
+        let is_read_from_log = asked.is_some() || self.kind == Kind::Notes;
+        if let (Some(by), true) = (asked_by, is_read_from_log && !verdict.is_empty()) {
+            self.proved_to.insert(by, Instant::now());
+        }
         self.may_repeat = asked.is_none();
+    }
+
+    /// Whether this process of the proxy knows by now that the backend takes the client's credential.
+    fn is_known_to(&self, by: Option<(Process, u64)>) -> bool {
+        let at = by.and_then(|by| self.proved_to.get(&by));
+        at.is_some_and(|at| at.elapsed() < PROVED)
     }
 
     /// An event came.
@@ -158,7 +223,7 @@ impl Trail {
         let data = event.data.as_deref().unwrap_or_default();
         let message: Value = serde_json::from_str(data).unwrap_or(Value::Null);
         if is_reset(event, &message) {
-            self.said = Said::Reset;
+            (self.said, self.verdict) = (Said::Reset, Verdict::Said);
         }
         let Some((prefix, position)) = id.rsplit_once('.') else {
             self.wrong(oracle, &format!("{id} is no event id"));
@@ -169,8 +234,16 @@ impl Trail {
             Some((at, _)) => (number(at), true),
             None => (number(position.trim_end_matches('~')), false),
         };
-        if let (Some(epoch), false, Said::Nothing) = (id.get(1..12), is_prime, self.said) {
+        // An error that follows from the cursor alone was never in a log.
+        if let (Some(epoch), false, None) = (id.get(1..12), is_prime, message.get("error")) {
             oracle.shown(epoch, seq);
+        }
+        if !is_prime {
+            self.written_by.extend(self.by);
+            if self.verdict == Verdict::Owed {
+                self.wrong(oracle, "another epoch, and its first event says nothing of it");
+                self.verdict = Verdict::Said;
+            }
         }
         self.placed(oracle, (prefix, seq), if is_prime { 0 } else { 1 });
         self.ended = position.ends_with('~');
@@ -191,6 +264,8 @@ impl Trail {
                     self.wrong(oracle, &what);
                 }
             }
+            // The priming event that comes before what says it.
+            Some(_) if self.verdict == Verdict::InBand && step == 0 => self.verdict = Verdict::Owed,
             Some(_) if self.said == Said::Nothing => {
                 self.wrong(oracle, "another epoch, and nothing was said");
             }
@@ -273,6 +348,11 @@ impl Trail {
         }
         Meaning::Ended(outcome)
     }
+}
+
+/// The epoch that a verdict names.
+fn epoch_of(verdict: &str) -> Option<&str> {
+    verdict.split_once("epoch=\"")?.1.get(..11)
 }
 
 fn is_reset(event: &Event, message: &Value) -> bool {
