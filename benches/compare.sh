@@ -6,7 +6,7 @@
 set -u
 . "$(dirname "$0")/lib.sh"
 ROUNDS=3
-MODES="json-closed json-open sse-fire sse-flush sse-paced idle storm-client storm-server storm-post"
+MODES="json-closed json-open sse-fire sse-flush sse-paced replay idle storm-client storm-server storm-post"
 PROXIES="direct nginx haproxy throughline"
 while getopts r:m:p: option; do
   case $option in
@@ -33,7 +33,6 @@ for further in "$@"; do
   URLS[$name]=${rest%%=*}; COMMANDS[$name]=${rest#*=}; PROXIES="$PROXIES $name"
 done
 for proxy in $PROXIES; do start_proxy "$proxy" || exit 1; done
-afresh() { stop_proxy "$1"; start_proxy "$1"; }
 set -- $PROXIES
 for ((round = 1; round <= ROUNDS; round++)); do
   for mode in $MODES; do
@@ -44,6 +43,7 @@ for ((round = 1; round <= ROUNDS; round++)); do
         sse-fire)     load "$proxy" "$RESULTS" sse --streams 8 --n 2000 --bytes 200 --secs "${SECS:-2}";;
         sse-flush)    load "$proxy" "$RESULTS" sse --streams 8 --n 2000 --bytes 200 --flush --secs "${SECS:-2}";;
         sse-paced)    load "$proxy" "$RESULTS" sse --streams 500 --n 100000 --bytes 200 --interval-us 50000 --secs "${PACED_SECS:-3}" --warm 0.5;;
+        replay)       load "$proxy" "$RESULTS" replay --streams 8 --n 1000 --bytes 200 --secs "${SECS:-2}";;
         idle)         afresh "$proxy"; load "$proxy" "$RESULTS" idle --streams "${IDLE:-2000}" --conc 100 --hold 1;;
         storm-client) afresh "$proxy"; load "$proxy" "$RESULTS" storm --streams "${STORM:-1000}" --cut client;;
         storm-server) afresh "$proxy"; load "$proxy" "$RESULTS" storm --streams "${STORM:-1000}" --cut server;;

@@ -81,3 +81,21 @@ load() { # NAME RESULTS MODE ARGUMENTS...
     || echo "{\"name\":\"$name\",\"mode\":\"$1\",\"failed\":true}" >>"$results"
   [ "$name" != direct ] || move "$LOAD_CPU" "${PIDS[direct]}"
 }
+afresh() { stop_proxy "$1"; start_proxy "$1"; }
+# Idle sessions, each with its GET stream open, that stand while `load` runs. What they were is added to RESULTS at their end.
+hold() { # NAME STREAMS
+  : >"$RUN/hold.out"
+  ( on "$LOAD_CPU" timeout 400 "$BIN/loadgen" --name "$1" --target "${URLS[$1]}" --proxy-pid "${PIDS[$1]}" \
+      --admin 127.0.0.1:9191,127.0.0.1:9192 --src "$SOURCES" --at "sessions=$2" hold --streams "$2" ) >"$RUN/hold.out" & HELD=$!
+  for _ in $(seq 1800); do
+    [ -s "$RUN/hold.out" ] && return 0
+    kill -0 "$HELD" 2>/dev/null || break
+    sleep 0.05
+  done
+  echo "$1: its $2 idle sessions did not stand" >&2; return 1
+}
+release() { # RESULTS
+  [ -n "${HELD:-}" ] || return 0
+  kill "$HELD" 2>/dev/null; wait "$HELD" 2>/dev/null; HELD=
+  grep '"mode":"hold"' "$RUN/hold.out" >>"$1"
+}

@@ -9,10 +9,11 @@ M = {
  'sse-fire': [('events_per_s', 0), ('mb_per_s', 1), ('cpu_s_per_1m_events', 3), ('mock_s_per_1m_events', 3), ('loadgen_s_per_1m_events', 3)],
  'sse-flush': [('events_per_s', 0), ('mb_per_s', 1), ('cpu_s_per_1m_events', 3), ('mock_s_per_1m_events', 3), ('loadgen_s_per_1m_events', 3)],
  'sse-paced': [('events_per_s', 0), ('p50_us', 0), ('p99_us', 0), ('cpu_s_per_1m_events', 3), ('mock_s_per_1m_events', 3), ('loadgen_s_per_1m_events', 3)],
+ 'replay': [('events_per_s', 0), ('events_per_cpu_s', 0), ('cpu_s_per_1m_events', 3), ('cpu_us_per_return', 1), ('p50_us', 0), ('mock_s_per_1m_events', 3), ('loadgen_s_per_1m_events', 3)],
  'idle': [('open', 0), ('rss_bytes_per_stream', 0), ('pss_bytes_per_stream', 0), ('rss_after_close_mb', 1), ('rss_base_mb', 1), ('open_s', 2), ('open_cpu_us_per_stream', 1), ('idle_cpu_ms_per_s', 2)],
 }
 STORM = [('recovered', 0), ('exact_next_event', 0), ('all_back_s', 3), ('p50_us', 0), ('p99_us', 0), ('cpu_us_per_reconnect', 1), ('reconnects', 0), ('retries', 0), ('masked_by_proxy', 0), ('told_error', 0), ('told_reset', 0), ('streams_without_ids', 0)]
-RATIO = {'rps', 'events_per_s', 'cpu_us_per_req', 'cpu_s_per_1m_events', 'rss_bytes_per_stream', 'open_cpu_us_per_stream', 'cpu_us_per_reconnect', 'all_back_s', 'p50_us', 'p99_us'}
+RATIO = {'rps', 'events_per_s', 'cpu_us_per_return', 'cpu_us_per_req', 'cpu_s_per_1m_events', 'rss_bytes_per_stream', 'open_cpu_us_per_stream', 'cpu_us_per_reconnect', 'all_back_s', 'p50_us', 'p99_us'}
 MAXF = float(os.environ.get('MAXF', 9))  # drop measurements during which others took more than this share of both cores
 by = defaultdict(lambda: defaultdict(list)); dropped = defaultdict(int); order = []; modes = []; failed = defaultdict(int)
 for r in rows:

@@ -4,6 +4,7 @@
 //! Absent on purpose: running (`app.rs`).
 //! Next: `config/mod.rs`.
 
+mod conformance;
 mod decode;
 mod signals;
 
@@ -17,6 +18,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
 use crate::config::resolved::{Config, Scheme};
 use crate::config::{self, Flags};
 
+pub use conformance::{Conformance, conformance};
 pub use decode::decode;
 pub use signals::{Hangup, Stop};
 
@@ -25,9 +27,9 @@ pub use signals::{Hangup, Stop};
 pub enum Exit {
     /// 0: it did what it was asked for. For `run`: drained in order after a signal.
     Done,
-    /// 1: something failed that is none of the others.
+    /// 1: something failed that is none of the others. For `conformance`: a case failed or was silent.
     Failed,
-    /// 2: the command line makes no sense.
+    /// 2: the command line makes no sense. For `conformance`: nothing could be tried.
     Usage,
     /// 3: the configuration is wrong; every problem was printed.
     BadConfig,
@@ -76,6 +78,8 @@ pub enum Command {
     Check(PathBuf, Vec<String>),
     /// Say what an event id or a session token means.
     Decode(Decode),
+    /// Try whether a server is honest about reconnects.
+    Conformance(Box<Conformance>),
 }
 
 /// What to decode, and with which keys.
@@ -96,8 +100,8 @@ pub struct Decode {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done; for `run`: drained in order after SIGTERM or Ctrl-C
-  1  something else failed
-  2  the command line makes no sense
+  1  something else failed; for `conformance`: a case failed or was silent
+  2  the command line makes no sense; for `conformance`: nothing could be tried
   3  the configuration is wrong (every problem is printed)
   4  an address could not be bound
   5  the time to drain ran out, and what still ran was cut";
@@ -116,6 +120,9 @@ Examples:
 
   Where a session lives, and since when:
     throughline decode --config throughline.toml 't1a.…'
+
+  Whether a server is honest about reconnects:
+    throughline conformance http://127.0.0.1:3001/mcp
 
 Files to start from: config/minimal.toml, and config/full.toml with every setting and the reason for
 its default. How it works and what it promises: README.md.";
@@ -158,6 +165,9 @@ enum Spoken {
     ///
     /// With a key and the session's token, also whether the id belongs to that session. A token needs a key.
     Decode(DecodeArgs),
+    /// Try whether a server or a gateway loses, repeats or mixes up anything when a client reconnects
+    #[command(after_long_help = conformance::HELP)]
+    Conformance(Box<Conformance>),
 }
 
 const RUN_HELP: &str = "\
@@ -273,6 +283,7 @@ impl From<Spoken> for Command {
                 config,
                 secret_file,
             }),
+            Spoken::Conformance(ask) => Self::Conformance(ask),
         }
     }
 }

@@ -25,6 +25,7 @@
 //! | 4 | [`relay`] | sessions, and the task that owns a stream; HTTP+SSE; what passes without a session |
 //! | 5 | [`downstream`] | clients: accepting, hyper, and the takeover of a client's socket for an event stream |
 //! | 5 | [`admin`] | health, readiness, metrics, status, the drain of replicas |
+//! | 5 | [`conformance`] | the continuity suite: a client that tries whether any server is honest about reconnects |
 //! | – | [`app`], [`cli`] | the wiring, and the command line |
 //!
 //! # The path of an event
@@ -35,8 +36,8 @@
 //! There is no channel and no second task on the way, and a live event is only a wake-up: a reader reads the log at its
 //! position, so replay and live have no seam.
 //!
-//! A usual request of HTTP/1.1 is read here from one read of the socket ([`pure::http1::request`]), and a whole answer
-//! is written here; hyper reads and writes whatever is not usual, and is not made before it is needed. When the answer
+//! A usual request of HTTP/1.1 is read here, its head from one read of the socket ([`pure::http1::request`]), and a whole
+//! answer is written here; hyper reads and writes whatever is not usual, and is not made before it is needed. When the answer
 //! is an event stream over HTTP/1.1, the socket is taken out of hyper if it is in there, driven by the stream's task,
 //! and goes back to where requests are read after the last chunk; what hyper held is free meanwhile. Over HTTP/2 the
 //! same task feeds a body with one frame in flight.
@@ -64,6 +65,7 @@ pub mod admin;
 pub mod app;
 pub mod cli;
 pub mod config;
+pub mod conformance;
 pub mod downstream;
 pub mod net;
 pub mod pure;

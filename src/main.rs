@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Ok(Command::Run(flags)) => run(&flags),
         Ok(Command::Check(file, set)) => cli::check(&file, &set),
         Ok(Command::Decode(decode)) => cli::decode(&decode),
+        Ok(Command::Conformance(ask)) => cli::conformance(&ask),
         Err(exit) => exit,
     }
     .into()

@@ -5,27 +5,27 @@
 //! Arguments: `--events N` in all, `--seed N`, `--fault NAME`, `--server NAME`; `$THROUGHLINE_HISTORY` = a folder for whole
 //! histories of rounds that failed. Next: `chaos/fault.rs`.
 
-#[path = "sim/chance.rs"]
+#[path = "chaos/chance.rs"]
 #[allow(dead_code, reason = "the simulation uses the rest of it")]
 mod chance;
 #[path = "chaos/client.rs"]
 mod client;
 #[path = "chaos/fault.rs"]
 mod fault;
-#[path = "sim/http.rs"]
+#[path = "chaos/http.rs"]
 mod http;
 #[allow(dead_code, reason = "the interoperability tests use the rest of it")]
 #[path = "interop/lab.rs"]
 mod lab;
 #[allow(dead_code, reason = "the simulation uses the rest of it")]
-#[path = "sim/oracle.rs"]
+#[path = "chaos/oracle.rs"]
 mod oracle;
 #[path = "chaos/pace.rs"]
 mod pace;
 #[allow(dead_code, reason = "the check for clients uses the rest of it")]
 #[path = "interop/place.rs"]
 mod place;
-#[path = "sim/plant.rs"]
+#[path = "chaos/plant.rs"]
 mod plant;
 #[path = "chaos/proxy.rs"]
 mod proxy;
@@ -53,7 +53,7 @@ mod street;
 #[path = "chaos/talk.rs"]
 mod talk;
 #[allow(dead_code, reason = "the simulation uses the rest of it")]
-#[path = "sim/trail.rs"]
+#[path = "chaos/trail.rs"]
 mod trail;
 #[allow(dead_code, reason = "the interoperability tests use the rest of it")]
 #[path = "interop/turns.rs"]

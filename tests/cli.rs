@@ -104,6 +104,18 @@ fn help_and_usage() {
         &["<EVENT-ID|TOKEN>", "--session <TOKEN>"],
         &[],
     );
+    check(
+        &["conformance", "--help"],
+        0,
+        &[
+            "[URL]",
+            "--tool <NAME>",
+            "--restart <COMMAND>",
+            "--header-from-env <FIELD=VARIABLE>",
+            "Exit codes:",
+        ],
+        &[],
+    );
     check(&[], 2, &[], &["Usage: throughline <COMMAND>"]);
     check(&["run"], 2, &[], &["--config <FILE>|--upstream <URL>"]);
     check(
@@ -118,6 +130,53 @@ fn help_and_usage() {
         2,
         &[],
         &["unexpected argument '--secret'"],
+    );
+}
+
+/// The continuity suite: what it says before it tries anything, and when it can't.
+#[test]
+fn conformance_says_why_nothing_could_be_tried() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = format!("http://{closed}/mcp");
+    check(
+        &["conformance", "--list"],
+        0,
+        &["post/cut\n", "silent: ", "40 cases in all"],
+        &[],
+    );
+    check(&["conformance"], 2, &[], &["<URL>"]);
+    for (arguments, complaint) in [
+        (&["--timeout", "1"][..], "the connection was refused"),
+        (&["--only", "nonsense"], "no case has such a name"),
+        (
+            &["--tool", "t", "--arguments", "[]"],
+            "`t`: the arguments are no JSON object",
+        ),
+        (&["--tool", "t"], "--arguments <JSON>"),
+        (
+            &["--revision", "2020-01-01"],
+            "is no revision; there are 2024-11-05,",
+        ),
+        (&["--revision", "2026-07-28"], "has no sessions to try"),
+        (&["--header-from-env", "A=NOT_SET_ANYWHERE"], "`NOT_SET_ANYWHERE`"),
+        (&["--header-from-file", "A"], "write FIELD="),
+        (&["--authorities", "not/there.pem"], "refused"),
+    ] {
+        let mut all = vec!["conformance", &nobody];
+        all.extend(arguments);
+        check(&all, 2, &[], &[complaint]);
+    }
+    check(
+        &["conformance", "ftp://a/mcp"],
+        2,
+        &[],
+        &["neither http:// nor https://"],
+    );
+    check(
+        &["conformance", "https://a/mcp", "--authorities", "not/there.pem"],
+        2,
+        &[],
+        &["not/there.pem"],
     );
 }
 

@@ -15,12 +15,18 @@ mod client;
 mod compare;
 #[path = "interop/fixture.rs"]
 mod fixture;
+#[path = "conformance/gate.rs"]
+mod gate;
+#[path = "interop/input.rs"]
+mod input;
 #[allow(dead_code, reason = "the interoperability tests use the rest of it")]
 #[path = "interop/lab.rs"]
 mod lab;
 #[allow(dead_code, reason = "the check for clients uses the rest of it")]
 #[path = "interop/place.rs"]
 mod place;
+#[path = "interop/published.rs"]
+mod published;
 #[path = "conformance/server.rs"]
 mod server;
 #[allow(dead_code, reason = "the chaos on real processes uses the rest of it")]

@@ -28,6 +28,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("relay", 4),
     ("downstream", 5),
     ("admin", 5),
+    ("conformance", 5),
     ("app", 6),
     ("cli", 6),
     ("main", 6),

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs the real MCP clients and servers that the interoperability tests drive: the official TypeScript and Python SDKs,
 # 1.x and 2.x, fastmcp, server-everything and the official conformance suite, at the versions written in tests/lab
-# (package-lock.json, py1.txt, py2.txt, fm.txt).
+# (package-lock.json, py1.txt, py2.txt, fm.txt, go.txt). On Linux also a published server on the Go SDK and one on the C# SDK.
 # Also Chromium and libfaketime, from the distribution (apt) where there are none; as root, or by sudo.
 # Needs Node 22 or later with npm, and Python 3.10 or later with venv. Where such a Node is missing, it is taken from PyPI.
-# Safe to repeat: it does nothing if what is installed is what is written. About one minute and 500 MB.
+# Safe to repeat: it does nothing if what is installed is what is written. About one minute and 800 MB.
 #
 #   tests/install.sh            into $THROUGHLINE_LAB, or ~/.cache/throughline-tests
 set -euo pipefail
@@ -30,7 +30,7 @@ if ! ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 && command -v apt-g
   from_apt libfaketime
 fi
 
-wanted=$(cat "$here/package-lock.json" "$here/py1.txt" "$here/py2.txt" "$here/fm.txt" | sha256sum | cut -d' ' -f1)
+wanted=$(cat "$here/package-lock.json" "$here/py1.txt" "$here/py2.txt" "$here/fm.txt" "$here/go.txt" | sha256sum | cut -d' ' -f1)
 if [ -f "$lab/installed" ] && [ "$(cat "$lab/installed")" = "$wanted" ]; then
   echo "install: $lab is up to date"
   exit 0
@@ -47,6 +47,12 @@ for sdk in py1 py2 fm; do
   # Compiled once here, so that a server's start does not depend on a writable cache.
   "$lab/$sdk/bin/python" -m compileall -q "$lab/$sdk/lib" >/dev/null || true
 done
+
+echo "install: a server on the Go SDK"
+rm -rf "${lab:?}/go"
+"$lab/py1/bin/pip" install --quiet --disable-pip-version-check --no-deps --only-binary :all: --target "$lab/go" --requirement "$here/go.txt" &&
+  chmod +x "$lab/go/mcp_grafana/bin/mcp-grafana" ||
+  echo "install: there is none for this machine; what is asked of it is skipped" >&2
 
 node_major() { "$1" --version 2>/dev/null | sed -E 's/^v([0-9]+).*/\1/'; }
 node=$(command -v node || true)

@@ -30,6 +30,8 @@ mod signal;
 mod thief;
 #[path = "interop/turns.rs"]
 mod turns;
+#[path = "interop/unannounced.rs"]
+mod unannounced;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -87,6 +89,13 @@ impl Run {
         }
     }
 
+    fn unannounced(client: Sdk, server: Sdk, asked: unannounced::Asked) -> Self {
+        Self {
+            name: format!("{} {} {}", asked.name(), client.name(), server.name()),
+            work: Box::pin(unannounced::run(client, server, asked)),
+        }
+    }
+
     fn thief(server: Serves) -> Self {
         Self {
             name: format!("thief {}", server.name()),
@@ -139,6 +148,12 @@ fn plan() -> Vec<Run> {
         runs.push(Run::call(calls::Case::proxied(client, Serves::Everything)));
         runs.push(Run::call(calls::Case::too_small(client, plain)));
         runs.push(Run::call(calls::Case::direct(client, plain)));
+    }
+    for server in Sdk::ALL {
+        runs.push(Run::unannounced(Sdk::Ts1, server, unannounced::Asked::Never));
+        for client in Sdk::ALL {
+            runs.push(Run::unannounced(client, server, unannounced::Asked::WithProof));
+        }
     }
     runs.extend(over_one_stream());
     runs

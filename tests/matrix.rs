@@ -6,12 +6,15 @@
 //! Arguments: words; only pairs whose name contains all of them are tried, and the table is left alone.
 //! Next: `interop/pair.rs`.
 
+#[allow(dead_code, reason = "the conformance suite uses the rest of it")]
 #[path = "interop/backend.rs"]
 mod backend;
 #[path = "interop/driver.rs"]
 mod driver;
 #[path = "interop/fixture.rs"]
 mod fixture;
+#[path = "interop/input.rs"]
+mod input;
 #[allow(dead_code, reason = "the interoperability tests use the rest of it")]
 #[path = "interop/lab.rs"]
 mod lab;
@@ -20,6 +23,9 @@ mod pair;
 #[allow(dead_code, reason = "the check for clients uses the rest of it")]
 #[path = "interop/place.rs"]
 mod place;
+#[allow(dead_code, reason = "the conformance suite uses it")]
+#[path = "interop/published.rs"]
+mod published;
 #[allow(dead_code, reason = "the interoperability tests use the rest of it")]
 #[path = "../examples/quickstart/relay.rs"]
 mod relay;

@@ -40,6 +40,8 @@ enum Tried {
     ByCi,
     /// `tests/wire/by_hand.rs` runs its whole block, or each line of it.
     ByHand,
+    /// `tests/wire/lies.rs` runs it.
+    AgainstALiar,
     /// It ends by itself.
     ToItsEnd,
     /// It runs until it is told to end; the address it listens on stands for a free one.
@@ -61,7 +63,10 @@ fn who_tries(command: &str) -> Option<Tried> {
         {
             Some(Tried::ByHand)
         }
-        _ if command.starts_with("throughline check ") => Some(Tried::ToItsEnd),
+        "throughline conformance http://127.0.0.1:3001/mcp" => Some(Tried::AgainstALiar),
+        _ if command.starts_with("throughline check ") || command.ends_with(" --list") => {
+            Some(Tried::ToItsEnd)
+        }
         _ if command.starts_with("throughline run ") => Some(Tried::UntilDrained),
         _ => None,
     }
@@ -131,6 +136,7 @@ fn every_command_is_tried() {
                 ".ci/run does not run {command:?}"
             ),
             Some(Tried::ByHand) => assert!(read("tests/wire.rs").contains("mod by_hand;")),
+            Some(Tried::AgainstALiar) => assert!(read("tests/wire.rs").contains("mod lies;")),
             Some(Tried::ToItsEnd) => run_to_its_end(command),
             Some(Tried::UntilDrained) => run_until_drained(command),
             None => panic!("nobody tries {command:?}"),

@@ -2,7 +2,7 @@
 # Installs what the tests need and runs every test, the fast ones first. `.ci/run` calls it. Safe to repeat.
 # Needs a Rust toolchain with a C compiler, and what tests/install.sh needs.
 #
-#   tests/run.sh            everything: about twenty-eight minutes on two cores, most of it compiling
+#   tests/run.sh            everything: about half an hour on two cores, most of it compiling
 #   tests/run.sh fast       without the real clients and servers
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,7 +18,7 @@ step "format"
 cargo fmt --check
 
 step "lints"
-cargo clippy --locked --lib --bins --examples --benches --tests --test interop --test aware --test browser --test modern --test deploy --test chaos --test conformance --test matrix -- -D warnings
+cargo clippy --locked --lib --bins --examples --benches --tests --test interop --test aware --test browser --test modern --test deploy --test chaos --test conformance --test matrix --test continuity -- -D warnings
 
 step "unit, house, wire, config, README tests and the simulation"
 # Tests over sockets wait for each other's ends and for configured times far more than they compute.
@@ -26,6 +26,9 @@ RUST_TEST_THREADS=16 cargo test --locked
 
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet
+
+step "every fuzz target, for a moment"
+fuzz/smoke.sh
 
 if [ "${1:-all}" = fast ]; then
   step "done, fast tests only"
@@ -51,12 +54,14 @@ step "interoperability"
 cargo test --locked --test interop
 cargo test --locked --test modern
 
-# Its client mode takes several minutes more; `cargo test --test conformance` runs both.
-step "the official conformance suite, for servers"
-cargo test --locked --test conformance -- server
+step "the official conformance suite, for servers and for clients"
+cargo test --locked --test conformance
 
 step "the matrix of official SDKs"
 cargo test --locked --test matrix
+
+step "the continuity suite, directly and through the proxy"
+cargo test --locked --test continuity
 
 step "a rolling deploy under load"
 cargo test --locked --test deploy

@@ -12,13 +12,18 @@ mod chance;
 mod client;
 #[path = "sim/clock.rs"]
 mod clock;
+#[path = "sim/fleet.rs"]
+mod fleet;
 #[path = "sim/http.rs"]
 mod http;
 #[path = "sim/kept.rs"]
 mod kept;
-#[allow(dead_code, reason = "the chaos on real processes uses the rest of it")]
+#[path = "sim/modern.rs"]
+mod modern;
 #[path = "sim/oracle.rs"]
 mod oracle;
+#[path = "sim/papers.rs"]
+mod papers;
 #[path = "sim/place.rs"]
 mod place;
 #[path = "sim/plant.rs"]
@@ -27,7 +32,6 @@ mod plant;
 mod run;
 #[path = "sim/shelf.rs"]
 mod shelf;
-#[allow(dead_code, reason = "the chaos on real processes uses the rest of it")]
 #[path = "sim/trail.rs"]
 mod trail;
 #[path = "sim/weather.rs"]

@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use throughline_fuzz::pure::continuity::First;
 use throughline_fuzz::pure::epoch::{Epoch, Seq};
 use throughline_fuzz::pure::event_id::{
-    Asked, Conn, EventId, Foreign, IdPrefix, Mark, Rid, StreamName, Uid, epoch_from_text, epoch_text,
+    Asked, Conn, EventId, Foreign, IdPrefix, Mark, Rid, StreamName, Uid, epoch_from_text,
 };
 use throughline_fuzz::pure::keys::{KeyId, KeyRing};
 use throughline_fuzz::pure::limits::EVENT_ID_BYTES_MAX;
@@ -35,7 +35,7 @@ fn presented(bytes: &[u8]) {
     assert!(bytes.len() <= EVENT_ID_BYTES_MAX);
     assert!(id.seq != Seq::START || matches!(id.mark, Mark::Prime(_)));
     assert!(First::of_event_id(bytes).and_then(First::point).is_some());
-    assert_eq!(epoch_from_text(&epoch_text(id.epoch)), Some(id.epoch));
+    assert_eq!(epoch_from_text(&id.epoch.spelled()), Some(id.epoch));
     // Nobody signed it: 96 bits can't be guessed.
     assert!(id.verify(&KEYS, &Uid::new([7; 16])).is_err());
     named(&id.stream);

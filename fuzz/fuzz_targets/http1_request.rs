@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use throughline_fuzz::pure::http1::request::{RequestBounds, Usual, read_usual};
+use throughline_fuzz::pure::http1::request::{Reading, RequestBounds, Usual, read_usual};
 
 const BOUNDS: RequestBounds = RequestBounds { head_bytes_max: 4096, body_bytes_max: 1024 };
 
@@ -15,11 +15,20 @@ fuzz_target!(|input: (bool, &[u8])| {
     let mut whole = if begun { b"POST /mcp HTTP/1.1\r\ncontent-length: 2\r\n".to_vec() } else { Vec::new() };
     whole.extend_from_slice(bytes);
     let whole = Bytes::from(whole);
-    let Some(Usual { request, consumed }) = read_usual(&whole, BOUNDS) else {
+    let Reading::Whole(Usual { request, consumed }) = read_usual(&whole, BOUNDS) else {
         return;
     };
     for cut in 0..consumed {
-        assert!(read_usual(&whole.slice(..cut), BOUNDS).is_none(), "taken at {cut}");
+        match read_usual(&whole.slice(..cut), BOUNDS) {
+            Reading::Whole(_) => panic!("taken at {cut}"),
+            // In two pieces it is the same request.
+            Reading::Headed(headed) => {
+                assert_eq!(headed.missing(), consumed - cut);
+                let later = headed.followed_by(&whole.slice(cut..)).expect("all of it").request;
+                assert_eq!((later.headers(), later.body()), (request.headers(), request.body()));
+            }
+            Reading::Unusual => {}
+        }
     }
     let body = request.body();
     let head = &whole[..consumed - body.len()];

@@ -52,6 +52,19 @@ pub struct Flags {
     pub set: Vec<String>,
 }
 
+/// Reads the URL of one MCP endpoint, as a replica's is read.
+///
+/// # Errors
+/// What is wrong with it, as the rest of a sentence, and what to do.
+pub fn endpoint(url: &str) -> Result<resolved::Replica, String> {
+    replica::parse(url).map_err(|wrong| match wrong {
+        replica::NotAReplica::Wrong(what, advice) => format!("{what}: {advice}"),
+        replica::NotAReplica::Credentials => {
+            "holds a user name or a password: give them as a field".to_owned()
+        }
+    })
+}
+
 /// Reads and checks a file.
 ///
 /// # Errors

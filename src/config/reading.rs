@@ -92,8 +92,14 @@ fn may_be_secret(key: &str) -> bool {
         .any(|word| key.contains(word))
 }
 
+/// Longest word that anybody can have meant another word by, in bytes. Comparing costs the product of both lengths.
+const WORD_BYTES_MAX: usize = 64;
+
 /// The word most like `word`, if any is alike enough.
 pub(super) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() > WORD_BYTES_MAX {
+        return None;
+    }
     let plain = word.to_ascii_lowercase().replace('-', "_");
     words
         .map(|candidate| (alike(&plain, candidate), candidate))

@@ -13,6 +13,9 @@ use super::files::Seen;
 /// Longest piece of a source line that is shown, in characters: what fits a terminal beside the margin.
 const EXCERPT_CHARS_MAX: usize = 120;
 
+/// Longest key, and longest sentence with what somebody wrote in it, that is shown, in characters.
+const SHOWN_CHARS_MAX: usize = 512;
+
 /// Most problems (and warnings) that are told at once: nobody reads more, and each costs a count of lines.
 const REMARKS_MAX: usize = 100;
 
@@ -141,7 +144,7 @@ impl Remark {
                 (place, Some(excerpt))
             }
             Origin::Hidden(span) => (locate(source, span).0, None),
-            Origin::Flag(said) => (Place::Flag(said.to_string()), None),
+            Origin::Flag(said) => (Place::Flag(shown(said.to_string())), None),
             Origin::Whole => (
                 Place::Whole {
                     file: source.name.clone(),
@@ -151,9 +154,9 @@ impl Remark {
         };
         Self {
             place,
-            key,
-            what,
-            advice,
+            key: shown(key),
+            what: shown(what),
+            advice: shown(advice),
             excerpt,
         }
     }
@@ -207,6 +210,15 @@ impl fmt::Display for Remark {
             writeln!(f, "  = {}", self.advice)
         }
     }
+}
+
+/// The text, cut where it is longer than anybody reads.
+fn shown(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(SHOWN_CHARS_MAX) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
 }
 
 /// Counts lines and columns, and cuts the line to what can be shown.

@@ -215,7 +215,9 @@ async fn http1_turn<T: Io, S: Serve>(
         Seen::Overdue(Phase::Idle { .. }) if read_ahead.is_empty() && link.left.is_empty() => {
             Turn::Idle(link)
         }
-        Seen::Overdue(Phase::Idle { .. } | Phase::Stalled { .. } | Phase::Busy) => Turn::Gone,
+        Seen::Overdue(Phase::Idle { .. } | Phase::Body { .. } | Phase::Stalled { .. } | Phase::Busy) => {
+            Turn::Gone
+        }
     }
 }
 

@@ -49,6 +49,11 @@ pub(crate) enum Phase {
         /// Requests so far.
         arrived: u32,
     },
+    /// A head has come without its body (`usual_task.rs`; hyper's requests are busy then).
+    Body {
+        /// Requests so far.
+        arrived: u32,
+    },
     /// The client does not take what is written.
     Stalled {
         /// Writes so far.

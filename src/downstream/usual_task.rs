@@ -1,6 +1,6 @@
 //! One connection while its client sends usual requests and gets whole answers: read, served and written without hyper.
-//! Law: nothing is refused here. A request that is not usual, and an answer that is not whole, go to hyper, which reads
-//! the same bytes; what was found to be the answer already goes with them, so that nothing is asked twice.
+//! Law: nothing is refused here. A request that is not usual or takes too long, and an answer that is not whole, go to
+//! hyper, which reads the same bytes; what was found to be the answer goes with them, so that nothing is asked twice.
 //! Polled, all of them safe to drop: the client, who may leave or send ahead, then its request's future; between
 //! requests the connection, the call to drain, one timer. A client that leaves takes its request's future with it.
 //! Why: `pure/http1/request.rs`. It also holds no buffer between two requests.
@@ -21,20 +21,25 @@ use tokio::time::{Sleep, sleep};
 
 use crate::downstream::endpoint::{self, Foregone};
 use crate::downstream::framing::BodyEnd;
-use crate::downstream::front::{Drain, Front, Link, note_receipt};
+use crate::downstream::front::{Drain, Front, Limits, Link, note_receipt};
 use crate::downstream::head;
 use crate::downstream::http_task::{REST_AFTER, Turn, joined};
+use crate::downstream::reject::Reject;
 use crate::downstream::sink_http1::After;
 use crate::downstream::takeover::Takeover;
 use crate::downstream::tap::Phase;
 use crate::downstream::waits::{Told, Wait, Waits};
 use crate::net::Io;
 use crate::pure::http1::head::has_no_body;
-use crate::pure::http1::request::{RequestBounds, read_usual};
+use crate::pure::http1::request::{Headed, Reading, RequestBounds, Usual as Whole, read_usual};
 use crate::relay::answer::{Answer, Serve};
 
 /// Bytes read at once; a usual request is not longer.
 const READ_BYTES: usize = 8 * 1024;
+
+/// Up to here a body is waited for that does not come with its head, in bytes; hyper waits for a longer one, within the
+/// budget of bodies.
+const REST_BYTES_MAX: usize = READ_BYTES;
 
 /// Most bytes kept of requests that come before the answer; more stays in the kernel.
 const AHEAD_BYTES_MAX: usize = 16 * 1024;
@@ -72,17 +77,18 @@ pub(crate) async fn turn<T: Io, S: Serve>(front: &Arc<Front<S>>, mut link: Link<
             Next::Over => return Usual::Ended(Turn::Over(link)),
             Next::Gone => return Usual::Ended(Turn::Gone),
         };
-        let bounds = RequestBounds {
-            head_bytes_max: front.limits.head_bytes_max,
-            body_bytes_max: front.limits.body_bytes_max,
+        let bounds = bounds(&front.limits);
+        let arrived = match pause.request(&mut link, bytes, bounds).await {
+            Ok(arrived) => arrived,
+            Err(NotTaken::Hypers(bytes, reject)) => {
+                link.left = bytes;
+                return Usual::Unusual(link, reject.map(Err));
+            }
+            Err(NotTaken::Gone) => return Usual::Ended(Turn::Gone),
         };
-        let Some(usual) = read_usual(&bytes, bounds) else {
-            link.left = bytes;
-            return Usual::Unusual(link, None);
-        };
-        let method = usual.request.method().clone();
+        let method = arrived.request.method().clone();
         let mut ahead = Ahead::default();
-        let answered = answered(front, &mut link.io, usual.request, &mut ahead).await;
+        let answered = answered(front, &mut link.io, arrived.request, &mut ahead).await;
         let Some(answered) = answered else {
             return Usual::Ended(Turn::Gone);
         };
@@ -93,18 +99,18 @@ pub(crate) async fn turn<T: Io, S: Serve>(front: &Arc<Front<S>>, mut link: Link<
         };
         match answered {
             Ok(Answer::Whole(response)) if !has_no_body(response.status(), &method) => {
-                link.left = joined(bytes.slice(usual.consumed..), ahead.bytes());
+                link.left = joined(arrived.behind, ahead.bytes());
                 if pause.write(&mut link.io, &mut out, response, after).await == Written::Not {
                     return Usual::Ended(Turn::Gone);
                 }
             }
             Ok(Answer::Stream(opening)) => {
-                link.left = joined(bytes.slice(usual.consumed..), ahead.bytes());
+                link.left = joined(arrived.behind, ahead.bytes());
                 let takeover = Takeover::new(opening, BodyEnd::Chunked, after);
                 return Usual::Ended(Turn::Taken(link, takeover));
             }
             foregone => {
-                link.left = joined(bytes, ahead.bytes());
+                link.left = joined(joined(arrived.head, arrived.rest), ahead.bytes());
                 return Usual::Unusual(link, Some(foregone));
             }
         }
@@ -112,6 +118,14 @@ pub(crate) async fn turn<T: Io, S: Serve>(front: &Arc<Front<S>>, mut link: Link<
             After::Reuse => {}
             After::Close => return Usual::Ended(Turn::Over(link)),
         }
+    }
+}
+
+/// How long a usual request may be.
+fn bounds(limits: &Limits) -> RequestBounds {
+    RequestBounds {
+        head_bytes_max: limits.head_bytes_max,
+        body_bytes_max: limits.body_bytes_max,
     }
 }
 
@@ -131,6 +145,37 @@ async fn answered<T: Io, S: Serve>(
         serving.as_mut().poll(cx).map(Some)
     })
     .await
+}
+
+/// A request that came whole, and the bytes that it came in: hyper may have to read them again.
+struct Arrived {
+    request: Request<Bytes>,
+    /// What was read first, from the request's start on.
+    head: Bytes,
+    /// What was read behind that.
+    rest: Bytes,
+    /// The last of these bytes, those of the next request.
+    behind: Bytes,
+}
+
+impl Arrived {
+    /// In one read.
+    fn at_once(bytes: Bytes, whole: Whole) -> Self {
+        Self {
+            request: whole.request,
+            behind: bytes.slice(whole.consumed..),
+            head: bytes,
+            rest: Bytes::new(),
+        }
+    }
+}
+
+/// Why a request whose first bytes have come is not taken here.
+enum NotTaken {
+    /// It is hyper's to read, these bytes first, and its refusal hyper's to write, if it has one.
+    Hypers(Bytes, Option<Reject>),
+    /// Its client left.
+    Gone,
 }
 
 /// What came on a connection that was waited for.
@@ -185,6 +230,55 @@ impl Pause<'_, '_> {
             self.poll_overdue(idle, cx).map(|()| Next::Idle)
         })
         .await
+    }
+
+    /// Reads a request; its body is waited for, if that did not come with its head.
+    async fn request<T: Io>(
+        &mut self,
+        link: &mut Link<T>,
+        bytes: Bytes,
+        bounds: RequestBounds,
+    ) -> Result<Arrived, NotTaken> {
+        match read_usual(&bytes, bounds) {
+            Reading::Whole(whole) => Ok(Arrived::at_once(bytes, whole)),
+            Reading::Headed(headed) if headed.missing() <= REST_BYTES_MAX => {
+                self.rest(link, bytes, headed).await
+            }
+            Reading::Headed(_) | Reading::Unusual => Err(NotTaken::Hypers(bytes, None)),
+        }
+    }
+
+    async fn rest<T: Io>(
+        &mut self,
+        link: &mut Link<T>,
+        head: Bytes,
+        headed: Headed,
+    ) -> Result<Arrived, NotTaken> {
+        self.steps = self.steps.wrapping_add(1);
+        let begun = Phase::Body { arrived: self.steps };
+        let mut came = Vec::new();
+        let waited = poll_fn(|cx| {
+            while came.len() < headed.missing() {
+                match poll_onto(&mut came, &mut link.io, cx) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(left)) => return Poll::Ready(Err(left)),
+                    Poll::Pending => return self.poll_overdue(begun, cx).map(Ok),
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await;
+        let rest = Bytes::from(came);
+        match (waited, headed.followed_by(&rest)) {
+            (Err(Left), _) => Err(NotTaken::Gone),
+            (Ok(()), None) => Err(NotTaken::Hypers(joined(head, rest), Some(Reject::BodyTooSlow))),
+            (Ok(()), Some(whole)) => Ok(Arrived {
+                request: whole.request,
+                behind: rest.slice(whole.consumed..),
+                head,
+                rest,
+            }),
+        }
     }
 
     /// Writes a whole answer. `out` is room that is used again.
@@ -253,12 +347,8 @@ impl Ahead {
     /// Ready when the client has ended its side, or is gone; what it sends ahead is kept within a bound.
     fn poll_left<T: Io>(&mut self, io: &mut T, cx: &mut Context<'_>) -> Poll<Left> {
         while self.0.len() < AHEAD_BYTES_MAX {
-            let mut space = [MaybeUninit::uninit(); READ_BYTES];
-            let mut read = ReadBuf::uninit(&mut space);
-            match ready!(Pin::new(&mut *io).poll_read(cx, &mut read)) {
-                Ok(()) if read.filled().is_empty() => return Poll::Ready(Left),
-                Ok(()) => self.0.extend_from_slice(read.filled()),
-                Err(_) => return Poll::Ready(Left),
+            if let Err(left) = ready!(poll_onto(&mut self.0, io, cx)) {
+                return Poll::Ready(left);
             }
         }
         // A client that sends this much without waiting is found gone by writing to it.
@@ -268,4 +358,16 @@ impl Ahead {
     fn bytes(self) -> Bytes {
         Bytes::from(self.0)
     }
+}
+
+/// Reads once, behind what is there.
+fn poll_onto<T: Io>(there: &mut Vec<u8>, io: &mut T, cx: &mut Context<'_>) -> Poll<Result<(), Left>> {
+    let mut space = [MaybeUninit::uninit(); READ_BYTES];
+    let mut read = ReadBuf::uninit(&mut space);
+    let outcome = ready!(Pin::new(io).poll_read(cx, &mut read));
+    if outcome.is_err() || read.filled().is_empty() {
+        return Poll::Ready(Err(Left));
+    }
+    there.extend_from_slice(read.filled());
+    Poll::Ready(Ok(()))
 }

@@ -65,6 +65,7 @@ pub(crate) struct Waits {
     idle: Duration,
     stalled: Duration,
     head: Duration,
+    body: Duration,
 }
 
 impl Waits {
@@ -74,6 +75,7 @@ impl Waits {
             idle,
             stalled: limits.idle_timeout,
             head: limits.head_timeout,
+            body: limits.body_timeout,
         }
     }
 
@@ -115,6 +117,7 @@ impl Wait {
             Phase::Idle { .. } => self.waits.idle,
             Phase::Stalled { .. } => self.waits.stalled,
             Phase::Head { .. } => self.waits.head,
+            Phase::Body { .. } => self.waits.body,
         };
         if self.phase != now {
             (self.phase, self.since) = (now, Instant::now());

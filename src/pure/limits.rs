@@ -90,7 +90,7 @@ pub const SUBSCRIPTIONS_MAX: usize = 256;
 pub const SUBSCRIPTION_BYTES_MAX: usize = 64 * 1_024;
 
 /// Size of a log's first piece of storage, in bytes: most streams carry a few events and end.
-pub const LOG_SEGMENT_BYTES_MIN: usize = 512;
+pub const LOG_SEGMENT_BYTES_MIN: usize = 256;
 
 /// Size of a busy log's pieces of storage, in bytes: small beside any window, large beside an event.
 pub const LOG_SEGMENT_BYTES_MAX: usize = 16 * 1_024;

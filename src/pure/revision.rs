@@ -117,6 +117,11 @@ impl Revision {
             .find(|revision| revision.as_str().as_bytes() == text)
     }
 
+    /// The newest one with sessions and resumption.
+    pub const fn newest_with_sessions() -> Self {
+        Self::V2025_11_25
+    }
+
     /// What a request of a session says in `MCP-Protocol-Version`; nothing before 2025-06-18, which introduced it.
     pub const fn header(self) -> Option<&'static str> {
         match self {

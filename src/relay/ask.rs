@@ -258,13 +258,13 @@ impl<W: World> StreamTask<W> {
             state: TicketState::Open,
         };
         let headers = headers::of_stream(HeaderMap::new(), verdict);
-        self.awaited = Some(Awaited {
+        self.awaited = Some(Box::new(Awaited {
             ask,
             from,
             agent,
             presented,
             missed: Vec::new(),
-        });
+        }));
         // If the asker is gone, the ticket comes back as `Abandon`.
         let _ = reply.send(Reply::Open(Opening {
             headers,
@@ -275,13 +275,13 @@ impl<W: World> StreamTask<W> {
     /// The first connection of a POST's answer, promised when the stream was made.
     pub(crate) fn first_opening(&mut self, headers: HeaderMap) -> Opening {
         let (ask, from) = (self.next_ask(), Seq::START);
-        self.awaited = Some(Awaited {
+        self.awaited = Some(Box::new(Awaited {
             ask,
             from,
             agent: self.agent,
             presented: Presented::Cursor,
             missed: Vec::new(),
-        });
+        }));
         let verdict = Verdict::Live { epoch: self.epoch };
         self.relay.verdict(&self.session, &self.name, verdict);
         let ticket = Ticket {

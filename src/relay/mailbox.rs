@@ -1,13 +1,10 @@
-//! How others speak to the task that owns a stream: a small queue and a wake-up.
+//! How others speak to the task that owns a stream: what may be said, and where it is left.
 //! Law: nobody but the task touches a stream's state; a command is posted, never waited for.
-//! A look costs the task one atomic read when there is no post. No guard crosses an await.
-//! Absent on purpose: a channel. One of tokio's pins over a kilobyte for each stream, idle ones too.
-//! Next: `stream_task.rs`, which obeys; `sweep_task.rs`, which reminds.
+//! Next: `queue.rs`; `stream_task.rs`, which obeys; `sweep_task.rs`, which reminds.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Waker};
+use std::sync::Arc;
+use std::task::Context;
 
 use crate::pure::epoch::{Epoch, Reason, Seq};
 use crate::pure::event_id::StreamName;
@@ -15,6 +12,7 @@ use crate::pure::rpc::RequestId;
 use crate::relay::answer::Opening;
 use crate::relay::exchange::WholeAnswer;
 use crate::relay::http_sse::stream::Carried;
+use crate::relay::queue::Queue;
 use crate::relay::sink::{ClientSink, Receipt};
 use crate::relay::turn::Waiting;
 
@@ -126,26 +124,12 @@ impl fmt::Debug for Had {
     }
 }
 
-/// The queue, shared by a stream's task and everyone who speaks to it.
+/// The queue, shared by a stream's task and everyone who speaks to it. A closed one drops what is posted: an `Ask` is
+/// then answered by its dropped sender.
 pub(crate) struct Mailbox {
     /// Which stream it is.
     pub(crate) name: StreamName,
-    posted: AtomicBool,
-    inner: Mutex<Inner>,
-}
-
-#[derive(Default)]
-struct Inner {
-    commands: Vec<Command>,
-    waker: Option<Waker>,
-    state: State,
-}
-
-#[derive(Default, Clone, Copy, PartialEq, Eq)]
-enum State {
-    #[default]
-    Open,
-    Closed,
+    queue: Queue<Command>,
 }
 
 impl Mailbox {
@@ -153,64 +137,33 @@ impl Mailbox {
     pub(crate) fn new(name: StreamName) -> Arc<Self> {
         Arc::new(Self {
             name,
-            posted: AtomicBool::new(false),
-            inner: Mutex::default(),
+            queue: Queue::new(),
         })
     }
 
-    /// Posts a command. A closed mailbox drops it: an `Ask` is then answered by its dropped sender.
+    /// Posts a command.
     pub(crate) fn post(&self, command: Command) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if inner.state == State::Closed {
-            drop(inner);
-            drop(command);
-            return;
-        }
-        inner.commands.push(command);
-        self.posted.store(true, Ordering::Release);
-        let waker = inner.waker.clone();
-        drop(inner);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.queue.post(command);
     }
 
     /// Wakes the task without a command: time passed.
     pub(crate) fn nudge(&self) {
-        let waker = self
-            .inner
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .waker
-            .clone();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.queue.nudge();
     }
 
     /// The task's side: registers its waker. Call: on the first poll; a spawned task's waker does not change.
     pub(crate) fn register(&self, cx: &Context<'_>) {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).waker = Some(cx.waker().clone());
+        self.queue.register(cx);
     }
 
     /// The task's side: what was posted since the last look, oldest first.
     pub(crate) fn take(&self) -> Vec<Command> {
-        if !self.posted.load(Ordering::Acquire) {
-            return Vec::new();
-        }
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        self.posted.store(false, Ordering::Release);
-        std::mem::take(&mut inner.commands)
+        self.queue.take()
     }
 
     /// The task's side: nothing is taken any more; what is still here is dropped.
     pub(crate) fn close(&self) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.state = State::Closed;
-        inner.waker = None;
-        let left = std::mem::take(&mut inner.commands);
-        drop(inner);
-        drop(left);
+        self.queue.close();
     }
 }
 
@@ -218,8 +171,8 @@ impl Mailbox {
 mod tests {
     use super::*;
     use crate::pure::stream::Agent;
-    use std::sync::atomic::AtomicUsize;
-    use std::task::Wake;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
     use tokio::sync::oneshot;
 
     struct Count(AtomicUsize);

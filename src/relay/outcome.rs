@@ -141,6 +141,10 @@ impl<W: World> StreamTask<W> {
             let early = self.early.remove(0);
             self.ask_standalone(early.asked, early.waiting);
         }
+        if self.early.is_empty() {
+            // An idle stream holds no room for them.
+            self.early = Vec::new();
+        }
     }
 
     /// Answers every open request with an error, the last with the end mark.

@@ -126,10 +126,11 @@ async fn repeated<W: World>(
         }
         match gate::admit(relay, session, &call.headers, gate::PROOF_MAX).await {
             Admitted::Yes => {}
-            Admitted::Stranger | Admitted::SessionGone => return Answer::Refused(Refused::SessionGone),
+            Admitted::Stranger => return Answer::Refused(Refused::SessionGone),
             Admitted::Denied(answer) => return answer.into_answer(),
-            // It ran; whoever asks for its answer can't be told it.
-            Admitted::NotYet => return unheld(session, ids, Reason::BackendLost),
+            // It ran; whoever asks for its answer can't be told it. That the session is gone would say that it did not:
+            // clients begin a new one and send the call once more.
+            Admitted::NotYet | Admitted::SessionGone => return unheld(session, ids, Reason::BackendLost),
         }
         let again = match found {
             Found::Answered(response) => Some(Answer::Whole(response)),

@@ -67,11 +67,11 @@ pub(crate) struct StreamTask<W: World> {
     pub(crate) backend: BackendSide,
     pub(crate) spill: Spill,
     pub(crate) reader: Option<Reader>,
-    pub(crate) awaited: Option<Awaited>,
+    pub(crate) awaited: Option<Box<Awaited>>,
     pub(crate) early: Vec<Early>,
     pub(crate) asks: u32,
     pub(crate) first_head: FirstHead,
-    pub(crate) turning: Option<Turning<W>>,
+    pub(crate) turning: Option<Box<Turning<W>>>,
     /// Up to here the last connection acknowledged.
     pub(crate) acked: Seq,
     /// Up to here something was written to any connection.

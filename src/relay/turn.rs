@@ -82,13 +82,13 @@ impl<W: World> StreamTask<W> {
             bounds: self.session.bounds(),
         };
         let log = Box::pin(async move { relay.world.store().open(&key, claim).await });
-        self.turning = Some(Turning {
+        self.turning = Some(Box::new(Turning {
             reason,
             epoch,
             log,
             again,
             waiting,
-        });
+        }));
     }
 
     /// Brings the new epoch in, once its log is there.
@@ -101,7 +101,7 @@ impl<W: World> StreamTask<W> {
             return Poll::Ready(());
         };
         match opened {
-            Ok(log) => self.begin_epoch(log, turning, cx, now),
+            Ok(log) => self.begin_epoch(log, *turning, cx, now),
             Err(loss) => {
                 warn!(session = %self.session.label(), stream = %self.name, ?loss, "no new log could be opened");
                 self.phase = Phase::Over(EpochEnd::Lost(turning.reason));

@@ -10,17 +10,17 @@ use std::time::Duration;
 /// Doubling waits with jitter.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
-    base: Duration,
-    cap: Duration,
+    base_ms: u32,
+    cap_ms: u32,
     failures: u32,
 }
 
 impl Backoff {
-    /// Waits around `base` at first and `cap` at last.
+    /// Waits around `base` at first and `cap` at last, in whole milliseconds, up to 49 days.
     pub const fn new(base: Duration, cap: Duration) -> Self {
         Self {
-            base,
-            cap,
+            base_ms: millis(base),
+            cap_ms: millis(cap),
             failures: 0,
         }
     }
@@ -29,8 +29,9 @@ impl Backoff {
     pub fn next_wait(&mut self, chance: u64) -> Duration {
         let doubled = 2_u32
             .checked_pow(self.failures)
-            .and_then(|factor| self.base.checked_mul(factor));
-        let ceiling = doubled.unwrap_or(self.cap).min(self.cap);
+            .and_then(|factor| self.base_ms.checked_mul(factor));
+        let ceiling = doubled.unwrap_or(self.cap_ms).min(self.cap_ms);
+        let ceiling = Duration::from_millis(u64::from(ceiling));
         self.failures = self.failures.saturating_add(1);
         let half = ceiling / 2;
         half + share(half, chance)
@@ -44,6 +45,15 @@ impl Backoff {
     /// Notes a success: the next wait is around `base` again.
     pub const fn succeed(&mut self) {
         self.failures = 0;
+    }
+}
+
+const fn millis(wait: Duration) -> u32 {
+    let ms = wait.as_millis();
+    if ms < u32::MAX as u128 {
+        ms as u32
+    } else {
+        u32::MAX
     }
 }
 

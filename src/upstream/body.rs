@@ -172,7 +172,7 @@ impl<I: Io> Body<I> {
     pub fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
-        on: &mut dyn FnMut(&[u8]),
+        on: &mut impl FnMut(&[u8]),
     ) -> Poll<Result<Data, BodyError>> {
         let open = match &mut self.state {
             State::Open(open) => open,
@@ -258,6 +258,14 @@ impl<I: Io> Body<I> {
         }
     }
 
+    /// Makes the close of its connection a reset, if the body is dropped before its end.
+    pub fn reset_on_close(&self) {
+        match &self.state {
+            State::Open(open) => open.io.reset_on_close(),
+            State::Ended(_) | State::Failed(_) => {}
+        }
+    }
+
     fn end(&mut self, trailing: Trailing) -> Afterlife {
         let State::Open(open) = std::mem::replace(&mut self.state, State::Ended(Afterlife::Closed)) else {
             return Afterlife::Closed;
@@ -279,7 +287,7 @@ impl<I: Io> Open<I> {
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
-        on: &mut dyn FnMut(&[u8]),
+        on: &mut impl FnMut(&[u8]),
     ) -> Poll<Result<Progress, BodyError>> {
         scratch::with_read(|buffer| {
             let mut read = ReadBuf::new(buffer);
@@ -310,7 +318,7 @@ impl<I: Io> Open<I> {
 }
 
 impl Left {
-    fn unframe(&mut self, bytes: &[u8], on: &mut dyn FnMut(&[u8])) -> Result<Progress, BodyError> {
+    fn unframe(&mut self, bytes: &[u8], on: &mut impl FnMut(&[u8])) -> Result<Progress, BodyError> {
         match self {
             Self::Bytes(left) => {
                 let ours = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
@@ -341,7 +349,7 @@ impl Left {
 fn dechunk(
     decoder: &mut ChunkDecoder,
     bytes: &[u8],
-    on: &mut dyn FnMut(&[u8]),
+    on: &mut impl FnMut(&[u8]),
 ) -> Result<Progress, BodyError> {
     let mut rest = bytes;
     while !rest.is_empty() {

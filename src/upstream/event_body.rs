@@ -71,6 +71,11 @@ impl<I: Io> EventBody<I> {
         }
     }
 
+    /// Makes the close of its connection a reset, if the stream is dropped before its end.
+    pub fn reset_on_close(&self) {
+        self.body.reset_on_close();
+    }
+
     /// Reads once and hands every block that is complete to `on`.
     ///
     /// *Next*: after [`Read::Events`], again (more may be readable at once); after [`Read::End`], nothing: it is
@@ -81,7 +86,7 @@ impl<I: Io> EventBody<I> {
     pub fn poll_events(
         &mut self,
         cx: &mut Context<'_>,
-        on: &mut dyn FnMut(Block<'_>),
+        on: &mut impl FnMut(Block<'_>),
     ) -> Poll<Result<Read, EventError>> {
         if let Some(too_large) = self.too_large {
             return Poll::Ready(Err(EventError::TooLarge(too_large)));
@@ -90,7 +95,7 @@ impl<I: Io> EventBody<I> {
         let mut fed = Ok(());
         let polled = self.body.poll_data(cx, &mut |span| {
             if fed.is_ok() {
-                fed = decoder.feed(span, &mut |block: Block<'_>| on(block));
+                fed = decoder.feed(span, on);
             }
         });
         if let Err(too_large) = fed {

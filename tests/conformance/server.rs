@@ -3,8 +3,9 @@
 //! Next: `client.rs`.
 
 use crate::backend::Backend;
-use crate::compare::{Both, Report, settle};
+use crate::compare::{Both, Known, Report, settle};
 use crate::lab::{Keeps, Proxy, Sdk, Serves, Speaks};
+use crate::published::Language;
 use crate::suite::Subject;
 use crate::tape::Tape;
 
@@ -59,6 +60,20 @@ pub(crate) fn cases() -> Vec<Case> {
     ] {
         cases.push(case(backend, "2026-07-28"));
     }
+    // They have none of the suite's tools; what they say of sessions, streams, headers and revisions is theirs all the same.
+    for language in Language::ALL {
+        let backend = Backend::Published(language);
+        if !language.is_installed() {
+            eprintln!(
+                "skipped: server {}: there is none for this machine",
+                backend.name()
+            );
+            continue;
+        }
+        for revision in ["2025-06-18", "2025-11-25", "2026-07-28"] {
+            cases.push(case(backend, revision));
+        }
+    }
     cases
 }
 
@@ -70,13 +85,17 @@ pub(crate) async fn run(case: Case) -> Report {
 async fn compare(case: Case) -> Result<Report, String> {
     let server = case.backend.start().await?;
     let upstream = Tape::start(server.address).await.map_err(said)?;
-    let proxy = Proxy::start(&[upstream.address()], &["upstream.isolate_request_ids=false"]).await?;
+    let path = case.backend.path();
+    let url = |address| format!("http://{address}{path}");
+    let settings = ["upstream.isolate_request_ids=false"];
+    let proxy = Proxy::start_at(&[url(upstream.address())], &settings).await?;
     let downstream = Tape::start(proxy.address).await.map_err(said)?;
-    let at = |address| Subject::Server(format!("http://{address}/mcp"));
+    let at = |address| Subject::Server(url(address));
     let mut report = settle(&Both {
         direct: at(server.address),
         through: at(downstream.address()),
         revision: case.revision,
+        known: Known::ByItsUrl,
     })
     .await?;
     let (client_side, server_side) = (downstream.messages(), upstream.messages());

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::fixture::RustServer;
 use crate::lab::{self, Process, Serves};
+use crate::published::Language;
 
 /// A server to start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +17,8 @@ pub(crate) enum Backend {
     Lab(Serves),
     /// The official Rust SDK, in this process.
     Rust,
+    /// A server of another language.
+    Published(Language),
 }
 
 /// What keeps a server running.
@@ -47,26 +50,34 @@ impl Backend {
         match self {
             Self::Lab(serves) => serves.name(),
             Self::Rust => "rust 3.x".to_owned(),
+            Self::Published(language) => language.name().to_owned(),
+        }
+    }
+
+    /// The path of its endpoint.
+    pub(crate) const fn path(self) -> &'static str {
+        match self {
+            Self::Lab(_) | Self::Rust => "/mcp",
+            Self::Published(language) => language.path(),
         }
     }
 
     /// Starts it.
     pub(crate) async fn start(self) -> Result<Running, String> {
-        match self {
-            Self::Lab(serves) => {
-                let (address, process) = lab::serve(serves).await?;
-                Ok(Running {
-                    address,
-                    alive: Alive::Process(Box::new(process)),
-                })
-            }
+        let (address, process) = match self {
+            Self::Lab(serves) => lab::serve(serves).await?,
+            Self::Published(language) => lab::listening(language.name(), language.command()).await?,
             Self::Rust => {
                 let server = RustServer::start().await?;
-                Ok(Running {
+                return Ok(Running {
                     address: server.address,
                     alive: Alive::Task(server),
-                })
+                });
             }
-        }
+        };
+        Ok(Running {
+            address,
+            alive: Alive::Process(Box::new(process)),
+        })
     }
 }

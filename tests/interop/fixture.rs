@@ -1,7 +1,7 @@
 //! What the official conformance suite and the matrix of SDKs ask of a server, on the official Rust SDK, inside this process.
 //! Law: it answers as the SDK does; what stands still is read from `lab/fixture.json`, like the other languages' servers do.
 //! It says the same things as they do, about calls that began, ended and were cancelled.
-//! Next: `../lab/fixture.mjs`.
+//! Next: `input.rs`, then `../lab/fixture.mjs`.
 
 // Sampling and logging are deprecated as of 2026-07-28, and still what most clients and servers speak.
 #![allow(deprecated)]
@@ -28,10 +28,13 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
+use crate::input::{Back, to_ask};
+
 /// Time between two messages of the suite's tools.
 const PACE: Duration = Duration::from_millis(50);
 
-type Context = RequestContext<RoleServer>;
+/// A request's context.
+pub(crate) type Context = RequestContext<RoleServer>;
 type Answer = Result<Value, ErrorData>;
 
 /// A running server; it ends when it is dropped.
@@ -71,7 +74,7 @@ impl RustServer {
 }
 
 /// What stands still.
-fn fixture() -> &'static Value {
+pub(crate) fn fixture() -> &'static Value {
     static FIXTURE: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| {
         serde_json::from_str(include_str!("../lab/fixture.json")).expect("the fixture is JSON")
     });
@@ -101,12 +104,20 @@ fn filled(value: &Value, values: &Value) -> Value {
     }
 }
 
-/// The SDK's type of an answer.
-fn typed<T: DeserializeOwned>(answer: Value) -> Result<T, ErrorData> {
+/// The SDK's type of something.
+pub(crate) fn typed<T: DeserializeOwned>(answer: Value) -> Result<T, ErrorData> {
     serde_json::from_value(answer).map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
-fn failed(error: impl std::fmt::Display) -> ErrorData {
+/// The SDK's type of a result. It says that it is whole, as those that the SDK makes do; towards older revisions the SDK
+/// takes that out.
+fn result<T: DeserializeOwned>(mut answer: Value) -> Result<T, ErrorData> {
+    answer["resultType"] = json!("complete");
+    typed(answer)
+}
+
+/// An error of this server's own.
+pub(crate) fn failed(error: impl std::fmt::Display) -> ErrorData {
     ErrorData::internal_error(error.to_string(), None)
 }
 
@@ -280,7 +291,7 @@ impl ServerHandler for Fixture {
         _: Option<PaginatedRequestParams>,
         _: Context,
     ) -> Result<ListToolsResult, ErrorData> {
-        typed(json!({ "tools": fixture()["tools"] }))
+        result(json!({ "tools": fixture()["tools"] }))
     }
 
     async fn call_tool(
@@ -289,11 +300,21 @@ impl ServerHandler for Fixture {
         context: Context,
     ) -> Result<CallToolResponse, ErrorData> {
         let given = Value::Object(request.arguments.unwrap_or_default());
-        let result = match &fixture()["results"][&*request.name] {
-            Value::Null => self.call(&request.name, &given, context).await?,
-            result => result.clone(),
+        let back = Back {
+            responses: request.input_responses,
+            state: request.request_state,
         };
-        Ok(typed::<CallToolResult>(result)?.into())
+        if let Some(answer) = fixture()["asks"][&*request.name]["answer"].as_str() {
+            return match to_ask(&request.name, &back, &context)? {
+                Some(ask) => Ok(ask.into()),
+                None => Ok(result::<CallToolResult>(text(answer))?.into()),
+            };
+        }
+        let answer = match &fixture()["results"][&*request.name] {
+            Value::Null => self.call(&request.name, &given, context).await?,
+            answer => answer.clone(),
+        };
+        Ok(result::<CallToolResult>(answer)?.into())
     }
 
     async fn list_resources(
@@ -301,7 +322,7 @@ impl ServerHandler for Fixture {
         _: Option<PaginatedRequestParams>,
         _: Context,
     ) -> Result<ListResourcesResult, ErrorData> {
-        typed(json!({ "resources": fixture()["resources"] }))
+        result(json!({ "resources": fixture()["resources"] }))
     }
 
     async fn list_resource_templates(
@@ -309,7 +330,7 @@ impl ServerHandler for Fixture {
         _: Option<PaginatedRequestParams>,
         _: Context,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        typed(json!({ "resourceTemplates": fixture()["templates"] }))
+        result(json!({ "resourceTemplates": fixture()["templates"] }))
     }
 
     async fn read_resource(
@@ -329,7 +350,7 @@ impl ServerHandler for Fixture {
             let data = json!({ "uri": request.uri });
             return Err(ErrorData::invalid_params("Resource not found", Some(data)));
         }
-        Ok(typed::<ReadResourceResult>(json!({ "contents": [found] }))?.into())
+        Ok(result::<ReadResourceResult>(json!({ "contents": [found] }))?.into())
     }
 
     async fn subscribe(&self, _: SubscribeRequestParams, _: Context) -> Result<(), ErrorData> {
@@ -345,26 +366,37 @@ impl ServerHandler for Fixture {
         _: Option<PaginatedRequestParams>,
         _: Context,
     ) -> Result<ListPromptsResult, ErrorData> {
-        typed(json!({ "prompts": fixture()["prompts"] }))
+        result(json!({ "prompts": fixture()["prompts"] }))
     }
 
     async fn get_prompt(
         &self,
         request: GetPromptRequestParams,
-        _: Context,
+        context: Context,
     ) -> Result<GetPromptResponse, ErrorData> {
+        let back = Back {
+            responses: request.input_responses,
+            state: request.request_state,
+        };
+        if let Some(ask) = to_ask(&request.name, &back, &context)? {
+            return Ok(ask.into());
+        }
         let given = request.arguments.map_or_else(|| json!({}), |given| json!(given));
         match &fixture()["messages"][&*request.name] {
             Value::Null => Err(ErrorData::invalid_params(
                 format!("Unknown prompt: {}", request.name),
                 None,
             )),
-            messages => Ok(typed::<GetPromptResult>(json!({ "messages": filled(messages, &given) }))?.into()),
+            messages => {
+                Ok(result::<GetPromptResult>(json!({ "messages": filled(messages, &given) }))?.into())
+            }
         }
     }
 
     async fn complete(&self, _: CompleteRequestParams, _: Context) -> Result<CompleteResult, ErrorData> {
-        typed(json!({ "completion": { "values": ["paris", "park", "party"], "total": 3, "hasMore": false } }))
+        result(
+            json!({ "completion": { "values": ["paris", "park", "party"], "total": 3, "hasMore": false } }),
+        )
     }
 
     async fn set_level(&self, _: SetLevelRequestParams, _: Context) -> Result<(), ErrorData> {

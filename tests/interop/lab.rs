@@ -334,7 +334,12 @@ pub(crate) async fn serve(what: Serves) -> Result<(SocketAddr, Process), String>
 
 /// The same, of this transport.
 pub(crate) async fn serve_over(what: Serves, over: Over) -> Result<(SocketAddr, Process), String> {
-    let mut process = Process::start(format!("server {}", what.name()), what.command_over(over))?;
+    listening(&what.name(), what.command_over(over)).await
+}
+
+/// Starts a server that says where it listens.
+pub(crate) async fn listening(name: &str, command: Command) -> Result<(SocketAddr, Process), String> {
+    let mut process = Process::start(format!("server {name}"), command)?;
     let said = process.expect("listening").await?;
     let port = said["port"]
         .as_u64()
@@ -430,7 +435,7 @@ impl Proxy {
         let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
         let mut said = String::new();
         while let Ok(Some(line)) = lines.next_line().await {
-            if let Some(address) = listening(&line) {
+            if let Some(address) = address_in(&line) {
                 let panics = Arc::new(AtomicUsize::new(0));
                 let count = Arc::clone(&panics);
                 tokio::spawn(async move {
@@ -490,7 +495,7 @@ fn log() -> Option<File> {
 }
 
 /// The address in a log line that says `listening`, for people or as JSON.
-fn listening(line: &str) -> Option<SocketAddr> {
+fn address_in(line: &str) -> Option<SocketAddr> {
     if !line.contains("listening") {
         return None;
     }

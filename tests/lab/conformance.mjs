@@ -2,6 +2,7 @@
 // URL of its server as the last argument, and names the scenario and the revision in the environment.
 // It does what every scenario asks for: connect (with OAuth where the server wants it), list tools, call them, leave.
 // Law: what a scenario judges is the SDK's own doing; nothing is done here for one scenario's sake but the schema that is echoed.
+// With LAB_REACHED_AT=http://ADDRESS the server of URL is found there, as where its name leads to a proxy; the SDK never knows.
 // Next: conformance.py.
 //
 //     conformance.mjs SDK URL
@@ -10,6 +11,12 @@ import { load } from './lab.mjs';
 const [, , sdk, url] = process.argv;
 const revision = process.env.MCP_CONFORMANCE_PROTOCOL_VERSION;
 const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}');
+if (process.env.LAB_REACHED_AT) {
+  const { fetch } = globalThis;
+  const { origin } = new URL(url);
+  const led = where => (where.origin === origin ? new URL(where.pathname + where.search, process.env.LAB_REACHED_AT) : where);
+  globalThis.fetch = (where, init) => fetch(led(new URL(where)), init);
+}
 /** How often one step may ask for new permission. */
 const PERMISSIONS_MAX = 3;
 

@@ -3,6 +3,7 @@
 The suite starts it with the URL of its server as the last argument, and names the scenario and the revision in the environment.
 It does what every scenario asks for: connect (with OAuth where the server wants it), list tools, call them, leave.
 Law: what a scenario judges is the SDK's own doing; nothing is done here for one scenario's sake but the schema that is echoed.
+With LAB_REACHED_AT=http://ADDRESS the server of URL is found there, as where its name leads to a proxy; the SDK never knows.
 Next: conformance.mjs.
 
     conformance.py URL
@@ -66,6 +67,23 @@ class Keeper:
         return self.callback["code"], self.callback.get("state")
 
 
+def led(client, server):
+    """Has the connections to `server` made to $LAB_REACHED_AT."""
+    transport, Url = client._transport, type(client.base_url)
+    server, there = Url(server), Url(os.environ["LAB_REACHED_AT"])
+    handle = transport.handle_async_request
+
+    async def handle_there(request):
+        known = request.url
+        if (known.host, known.port) == (server.host, server.port):
+            request.url = known.copy_with(host=there.host, port=there.port)
+        response = await handle(request)
+        request.url = known
+        return response
+
+    transport.handle_async_request = handle_there
+
+
 def sample(schema, tools):
     """A value for each argument that a tool requires."""
     first = tools[0]
@@ -111,6 +129,8 @@ async def main(url):
         callback_handler=keeper.called_back, client_metadata_url="https://conformance-test.local/client-metadata.json",
     )
     async with create_mcp_http_client(auth=auth) as http:
+        if "LAB_REACHED_AT" in os.environ:
+            led(http, url)
         if TWO:
             from mcp import Client
 

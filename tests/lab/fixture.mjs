@@ -1,7 +1,8 @@
 // What the official conformance suite and the matrix of SDKs ask of a server, on a TypeScript SDK's low-level server: fixture.json
 // says what stands still, this says what moves. Same words, same tools and same observations as fixture.py.
-// Law: it answers as the SDK does; nothing here knows of proxies. Absent on purpose: answers of 2026-07-28 that ask for more input.
+// Law: it answers as the SDK does; nothing here knows of proxies.
 // Next: server.py.
+import { createHmac, randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { pause, say } from './lab.mjs';
 
@@ -80,6 +81,21 @@ for (const [tool, question] of Object.entries(fixture.elicitations)) {
   };
 }
 
+// What is still to be asked before something is answered, in the way of 2026-07-28; only what the client has declared,
+// but for one that asks for more to be refused by its SDK.
+const key = randomBytes(32);
+const sealed = (name, round) => `${round}.${createHmac('sha256', key).update(`${name} ${round}`).digest('base64url')}`;
+function toAsk(name, { responses, state, declared }, refuse) {
+  const { rounds, keeps, even } = fixture.asks[name] ?? { rounds: [] };
+  if (!declared || rounds.length === 0) return undefined;
+  let round = keeps && state !== undefined ? parseInt(state, 10) : 0;
+  if (keeps && state !== undefined && state !== sealed(name, round)) throw refuse('Not the state that was given out');
+  const asked = () => Object.entries(rounds[round]).filter(([, { method }]) => even || declared[method.split('/')[0]]);
+  if (asked().every(([one]) => responses?.[one]?.constructor === Object)) round += 1;
+  if (round === rounds.length) return undefined;
+  return { resultType: 'input_required', inputRequests: Object.fromEntries(asked()), ...(keeps && { requestState: sealed(name, round) }) };
+}
+
 function read(uri) {
   const id = /^test:\/\/template\/(.+)\/data$/.exec(uri)?.[1];
   return id === undefined ? fixture.contents[uri] : filled(fixture.template, { id });
@@ -93,6 +109,7 @@ export function makeFixture(sdk) {
     'tools/list': () => ({ tools: fixture.tools }),
     'tools/call': ({ name, arguments: given }, context) => {
       if (fixture.results[name]) return fixture.results[name];
+      if (fixture.asks[name]?.answer) return toAsk(name, sdk.ask(context), refuse) ?? text(fixture.asks[name].answer);
       if (!moving[name]) throw refuse(`Unknown tool: ${name}`);
       return moving[name](given ?? {}, { server, ...sdk.ask(context) });
     },
@@ -106,9 +123,9 @@ export function makeFixture(sdk) {
     'resources/subscribe': () => ({}),
     'resources/unsubscribe': () => ({}),
     'prompts/list': () => ({ prompts: fixture.prompts }),
-    'prompts/get': ({ name, arguments: given }) => {
+    'prompts/get': ({ name, arguments: given }, context) => {
       if (!fixture.messages[name]) throw refuse(`Unknown prompt: ${name}`);
-      return { messages: filled(fixture.messages[name], given ?? {}) };
+      return toAsk(name, sdk.ask(context), refuse) ?? { messages: filled(fixture.messages[name], given ?? {}) };
     },
     'completion/complete': () => ({ completion: { values: ['paris', 'park', 'party'], total: 3, hasMore: false } }),
   };

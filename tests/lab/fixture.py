@@ -2,21 +2,23 @@
 
 fixture.json says what stands still, this says what moves. Same words, same tools and same observations as fixture.mjs.
 Law: it answers as the SDK does; nothing here knows of proxies.
-Absent on purpose: answers of 2026-07-28 that ask for more input.
 Next: fixture.mjs.
 """
 
 import asyncio
 import contextlib
+import hmac
 import json
+import os
 import pathlib
 import re
+import secrets
 
 import anyio
 import mcp.types as types
 
-# A server that ends a stream to be polled says when to come back, in milliseconds.
-RETRY = 500
+# A server that ends a stream to be polled says when to come back, in milliseconds; not with $LAB_NO_RETRY.
+RETRY = None if "LAB_NO_RETRY" in os.environ else 500
 FIXTURE = json.loads(pathlib.Path(__file__).with_name("fixture.json").read_text())
 background = set()
 
@@ -148,12 +150,46 @@ MOVING = {
 } | {tool: question(tool) for tool in FIXTURE["elicitations"]}
 
 
+KEY = secrets.token_bytes(32)
+
+
+def sealed(name, round):
+    return f"{round}.{hmac.digest(KEY, f'{name} {round}'.encode(), 'sha256').hex()}"
+
+
+def to_ask(params, context, refuse):
+    """What is still to be asked before something is answered, in the way of 2026-07-28; only what the client has declared."""
+    name, state = params["name"], params.get("requestState")
+    asks = FIXTURE["asks"].get(name)
+    if asks is None or getattr(context, "protocol_version", "") != "2026-07-28":
+        return None
+    declared = context.session.client_capabilities.model_dump(by_alias=True, exclude_none=True)
+    round = 0
+    if "keeps" in asks and state is not None:
+        round = int(re.match(r"\d*", state)[0] or 0)
+        if not hmac.compare_digest(state, sealed(name, round)):
+            raise refuse("Not the state that was given out")
+
+    def asked():
+        return {key: one for key, one in asks["rounds"][round].items() if "even" in asks or one["method"].split("/")[0] in declared}
+
+    responses = params.get("inputResponses") or {}
+    if all(isinstance(responses.get(key), dict) for key in asked()):
+        round += 1
+    if round == len(asks["rounds"]):
+        return None
+    more = {"requestState": sealed(name, round)} if "keeps" in asks else {}
+    return {"resultType": "input_required", "inputRequests": asked(), **more}
+
+
 def answers(refuse, say):
     """What is answered to each method: parameters and the call's context in, the result's JSON out."""
 
     async def call(params, context):
         if params["name"] in FIXTURE["results"]:
             return FIXTURE["results"][params["name"]]
+        if "answer" in FIXTURE["asks"].get(params["name"], {}):
+            return to_ask(params, context, refuse) or text(FIXTURE["asks"][params["name"]]["answer"])
         if params["name"] not in MOVING:
             raise refuse(f"Unknown tool: {params['name']}")
         return await MOVING[params["name"]](Ask(context, say), **(params.get("arguments") or {}))
@@ -164,10 +200,10 @@ def answers(refuse, say):
             raise refuse("Resource not found", {"uri": params["uri"]})
         return {"contents": [found]}
 
-    async def get_prompt(params, _):
+    async def get_prompt(params, context):
         if params["name"] not in FIXTURE["messages"]:
             raise refuse(f"Unknown prompt: {params['name']}")
-        return {"messages": filled(FIXTURE["messages"][params["name"]], params.get("arguments") or {})}
+        return to_ask(params, context, refuse) or {"messages": filled(FIXTURE["messages"][params["name"]], params.get("arguments") or {})}
 
     def always(result):
         async def same(_params, _context):
@@ -192,6 +228,8 @@ def answers(refuse, say):
 
 
 def result_of(name, value):
+    if value.get("resultType") == "input_required":
+        return types.InputRequiredResult.model_validate(value)
     return getattr(types, f"{name}Result", types.EmptyResult).model_validate(value)
 
 

@@ -55,6 +55,7 @@ async function sdkTwo() {
     ask: ({ mcpReq, http }) => ({
       token: mcpReq._meta?.progressToken, notify: message => mcpReq.notify(message), signal: mcpReq.signal, closeStream: http?.closeSSE,
       request: (method, params) => mcpReq.send({ method, params }),
+      responses: mcpReq.inputResponses, state: mcpReq.requestState?.(), declared: mcpReq.envelope?.['io.modelcontextprotocol/clientCapabilities'],
     }),
     isLegacy: async request => isLegacyRequest(await toWebRequest(request, request.body)),
     modern: makeServer => toNodeHandler(createMcpHandler(makeServer, { legacy: 'reject' })),
@@ -149,7 +150,7 @@ async function answer(request, response) {
     sessionIdGenerator: () => randomUUID(),
     eventStore: store,
     // A server that ends a stream to be polled says when to come back.
-    retryInterval: args.fixture ? 500 : undefined,
+    retryInterval: args.fixture && !process.env.LAB_NO_RETRY ? 500 : undefined,
     onsessioninitialized: made => sessions.set(made, transport),
   });
   transport.onclose = () => sessions.delete(transport.sessionId);

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use throughline::net::Net;
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
@@ -20,7 +19,9 @@ use crate::chance::Chance;
 use crate::clock::pass;
 use crate::http::{Head, Talk};
 use crate::kept::{Archive, Over, Stored};
+use crate::modern::REVISION;
 use crate::oracle::Oracle;
+use crate::papers::{self, Binding};
 use crate::place::replica_address;
 use crate::weather::{BackendWays, Ids, Listening, Opening, Storing};
 use crate::wires::{Wire, Wires};
@@ -31,8 +32,12 @@ pub(crate) struct Site {
     oracle: Arc<Oracle>,
     ways: BackendWays,
     replicas: Vec<Mutex<Replica>>,
+    proxies: usize,
     /// Numbered notes told so far, by client.
     told: Mutex<BTreeMap<String, u64>>,
+    /// The newest session of each client. An older one, which its proxy has left, may not have heard of its end: what it
+    /// says is for nobody.
+    newest: Mutex<BTreeMap<String, String>>,
     chance: Mutex<Chance>,
     hushed: AtomicBool,
 }
@@ -75,7 +80,7 @@ impl Site {
     pub(crate) fn open(
         (net, oracle): (&Arc<Wires>, &Arc<Oracle>),
         ways: BackendWays,
-        replicas: usize,
+        (replicas, proxies): (usize, usize),
         chance: Chance,
     ) -> Arc<Self> {
         let site = Arc::new(Self {
@@ -83,7 +88,9 @@ impl Site {
             oracle: Arc::clone(oracle),
             ways,
             replicas: (0..replicas).map(|_| Mutex::default()).collect(),
+            proxies,
             told: Mutex::default(),
+            newest: Mutex::default(),
             chance: Mutex::new(chance),
             hushed: AtomicBool::new(false),
         });
@@ -103,11 +110,9 @@ impl Site {
     }
 
     async fn accept(self: Arc<Self>, nth: usize) {
-        let door = self.net.listen(replica_address(nth)).expect("it listens");
+        let door = self.net.open(None, replica_address(nth));
         loop {
-            let Ok(wire) = self.net.accept(&door).await else {
-                return;
-            };
+            let wire = door.next().await;
             let here = Here {
                 site: Arc::clone(&self),
                 nth,
@@ -136,9 +141,12 @@ impl Site {
                 continue;
             }
             let mut replica = self.replica(nth);
+            let newest = self.newest.lock().expect("no panic while it is held").clone();
             let mut listening: Vec<_> = replica
                 .sessions
-                .values_mut()
+                .iter_mut()
+                .filter(|(sid, session)| newest.get(&session.label) == Some(*sid))
+                .map(|(_, session)| session)
                 .filter(|session| session.listener.is_some() || session.archive.has(NOTES))
                 .collect();
             if listening.is_empty() {
@@ -155,7 +163,7 @@ impl Site {
         let number = told.entry(session.label.clone()).or_default();
         *number += 1;
         let note = json!({"jsonrpc": "2.0", "method": "notifications/message", "params":
-            {"level": "info", "logger": "backend", "data": {"tag": session.label, "seq": number}}});
+            {"level": "info", "logger": "backend", "data": format!("{}/{number}", session.label)}});
         if self.ways.storing != Storing::None {
             session.archive.add(NOTES, note.to_string(), Over::No);
         } else if let Some((_, to)) = &session.listener {
@@ -225,7 +233,15 @@ impl Here {
             let body = talk.whole().await?;
             self.breathe().await;
             let sid = head.field("mcp-session-id").unwrap_or_default().to_owned();
+            if let Some(refusal) = self.refusal(&sid, &head) {
+                let field = "www-authenticate: Bearer\r\n";
+                answer(&mut talk, refusal, field, "").await?;
+                continue;
+            }
             match head.first.first().map(String::as_str) {
+                Some("POST") if head.field("mcp-protocol-version") == Some(REVISION) => {
+                    self.stand_alone(&mut talk, &head, &body).await?;
+                }
                 Some("POST") => self.post(&mut talk, &sid, &body).await?,
                 Some("GET") => return self.get(talk, &sid, &head).await,
                 Some("DELETE") => {
@@ -239,16 +255,47 @@ impl Here {
         Ok(())
     }
 
+    /// The status by which a caller is turned away, if it is.
+    fn refusal(&self, sid: &str, head: &Head) -> Option<&'static str> {
+        let papers = self.site.ways.papers;
+        if papers.kind == papers::Kind::None {
+            return None;
+        }
+        let Some(caller) = papers.whose(head.field("authorization")) else {
+            return Some("401 Unauthorized");
+        };
+        let replica = self.replica();
+        let session = replica.sessions.get(sid)?;
+        if session.label == caller {
+            return None;
+        }
+        match (papers.kind, papers.binding) {
+            (_, Binding::Bound) => Some("403 Forbidden"),
+            (papers::Kind::None | papers::Kind::Opaque, Binding::Loose) => None,
+            (papers::Kind::Signed, Binding::Loose) => {
+                let (label, first) = (&session.label, head.first.join(" "));
+                self.site.oracle.violated(format!(
+                    "{caller} came to the session of {label} at a backend: {first}"
+                ));
+                None
+            }
+        }
+    }
+
     async fn post(&self, talk: &mut Talk, sid: &str, body: &str) -> io::Result<()> {
         let Ok(message) = serde_json::from_str::<Value>(body) else {
             self.site.oracle.violated(format!("a backend got {body:?}"));
             return Ok(());
         };
+        let knows = self.replica().sessions.contains_key(sid);
+        if let (Some(calls), true) = (message.as_array(), knows) {
+            return self.batch(talk, calls).await;
+        }
         let method = message["method"].as_str().unwrap_or_default();
         if method == "initialize" {
             return self.initialize(talk, &message).await;
         }
-        if !self.replica().sessions.contains_key(sid) {
+        if !knows {
             let gone = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "Session not found"}});
             return answer(talk, "404 Not Found", "", &gone.to_string()).await;
         }
@@ -269,6 +316,23 @@ impl Here {
         }
     }
 
+    /// A request of the revision that has no sessions.
+    async fn stand_alone(&self, talk: &mut Talk, head: &Head, body: &str) -> io::Result<()> {
+        for field in ["mcp-session-id", "last-event-id"] {
+            if let Some(value) = head.field(field) {
+                let what = format!("a request without a session came with {field}: {value}");
+                self.site.oracle.violated(what);
+            }
+        }
+        match serde_json::from_str::<Value>(body) {
+            Ok(message) => self.call(talk, &message).await,
+            Err(_) => {
+                self.site.oracle.violated(format!("a backend got {body:?}"));
+                Ok(())
+            }
+        }
+    }
+
     async fn initialize(&self, talk: &mut Talk, message: &Value) -> io::Result<()> {
         let label = message["params"]["clientInfo"]["name"]
             .as_str()
@@ -284,6 +348,8 @@ impl Here {
                 archive: Archive::default(),
                 listener: None,
             };
+            let mut newest = self.site.newest.lock().expect("no panic while it is held");
+            newest.insert(label.to_owned(), sid.clone());
             replica.sessions.insert(sid.clone(), session);
             sid
         };
@@ -311,6 +377,10 @@ impl Here {
         });
         match times {
             Some(1) => self.site.oracle.counted("answers to backends"),
+            // A client may answer through one proxy what another one gives up for it.
+            Some(2) if self.site.proxies > 1 && message.get("error").is_some() => {
+                self.site.oracle.counted("questions given up beside an answer");
+            }
             Some(times) => self
                 .site
                 .oracle
@@ -330,12 +400,13 @@ impl Here {
         self.site.oracle.saw(format!("replica {} runs {token}", self.nth));
         self.site.oracle.executed(&token);
         let result = json!({"jsonrpc": "2.0", "id": message["id"], "result":
-            {"content": [{"type": "text", "text": format!("{token}:done")}]}});
+            {"content": [{"type": "text", "text": format!("done {token}")}]}});
         pass(pace).await;
         self.breathe().await;
         if steps == 0 && self.site.chance().percent(self.site.ways.json) {
             return answer(talk, "200 OK", "", &result.to_string()).await;
         }
+        let has_session = message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].is_null();
         let ends_after = {
             let mut chance = self.site.chance();
             let early = chance.percent(self.site.ways.early_end);
@@ -350,7 +421,8 @@ impl Here {
             let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",
                 "params": {"progressToken": token, "progress": step, "total": steps}});
             self.event(talk, Some(&mut at), &progress.to_string()).await?;
-            if self.site.chance().percent(self.site.ways.asks) {
+            // Without sessions there is nobody to answer.
+            if has_session && self.site.chance().percent(self.site.ways.asks) {
                 let question = self.question();
                 self.event(talk, Some(&mut at), &question).await?;
             }
@@ -364,6 +436,51 @@ impl Here {
         talk.send("0\r\n\r\n").await
     }
 
+    /// Runs the calls of a batch, one after the other, and answers all on one stream. None of it is stored.
+    async fn batch(&self, talk: &mut Talk, calls: &[Value]) -> io::Result<()> {
+        let mut events = Vec::new();
+        let mut pace = Duration::ZERO;
+        for call in calls {
+            let arguments = &call["params"]["arguments"];
+            let token = arguments["token"].as_str().unwrap_or_default();
+            let steps = arguments["steps"].as_u64().unwrap_or(0);
+            pace = Duration::from_millis(arguments["pace"].as_u64().unwrap_or(0));
+            self.site
+                .oracle
+                .saw(format!("replica {} runs {token}, in a batch", self.nth));
+            self.site.oracle.executed(token);
+            for step in 1..=steps {
+                events.push(json!({"jsonrpc": "2.0", "method": "notifications/progress",
+                    "params": {"progressToken": token, "progress": step, "total": steps}}));
+            }
+            events.push(json!({"jsonrpc": "2.0", "id": call["id"], "result":
+                {"content": [{"type": "text", "text": format!("done {token}")}]}}));
+        }
+        pass(pace).await;
+        self.breathe().await;
+        if events.len() == calls.len() && self.site.chance().percent(self.site.ways.json) {
+            return answer(talk, "200 OK", "", &Value::Array(events).to_string()).await;
+        }
+        let is_early = self.site.chance().percent(self.site.ways.early_end);
+        let most = match is_early {
+            true => self.site.chance().below(events.len() as u64) as usize,
+            false => events.len(),
+        };
+        let mut at = 0;
+        stream_head(talk, "").await?;
+        for event in &events[..most] {
+            // A store would be asked from whatever id is given.
+            let at = (self.site.ways.storing == Storing::None).then_some(&mut at);
+            self.event(talk, at, &event.to_string()).await?;
+            pass(pace).await;
+            self.breathe().await;
+        }
+        match most == events.len() {
+            true => talk.send("0\r\n\r\n").await,
+            false => self.end_early(talk).await,
+        }
+    }
+
     /// Runs a call whose events are stored: it goes on whoever listens.
     async fn stored_call(&self, talk: &mut Talk, sid: &str, message: &Value) -> io::Result<()> {
         let token = message["params"]["arguments"]["token"]
@@ -372,27 +489,30 @@ impl Here {
             .to_owned();
         self.site.oracle.saw(format!("replica {} runs {token}", self.nth));
         self.site.oracle.executed(&token);
-        let news = {
+        let (news, stream) = {
             let mut replica = self.replica();
+            replica.begun += 1;
+            // A call that a client sent to two processes of the proxy runs twice, each with a stream of its own.
+            let stream = format!("{token} {}", replica.begun);
             let Some(session) = replica.sessions.get_mut(sid) else {
                 return Ok(());
             };
-            let news = session.archive.attach(&token);
+            let news = session.archive.attach(&stream);
             if session.primes == Priming::Yes {
-                session.archive.add(&token, String::new(), Over::No);
+                session.archive.add(&stream, String::new(), Over::No);
             }
-            news
+            (news, stream)
         };
         let work = tokio::spawn(
             self.clone()
-                .run_stored(sid.to_owned(), token.clone(), message.clone()),
+                .run_stored((sid.to_owned(), stream), token, message.clone()),
         );
         self.replica().work.push(work.abort_handle());
         stream_head(talk, "").await?;
         self.send_news(talk, news).await
     }
 
-    async fn run_stored(self, sid: String, token: String, message: Value) {
+    async fn run_stored(self, (sid, stream): (String, String), token: String, message: Value) {
         let arguments = &message["params"]["arguments"];
         let steps = arguments["steps"].as_u64().unwrap_or(0);
         let pace = Duration::from_millis(arguments["pace"].as_u64().unwrap_or(0));
@@ -401,7 +521,7 @@ impl Here {
             self.breathe().await;
             let (data, over) = if step > steps {
                 let result = json!({"jsonrpc": "2.0", "id": message["id"], "result":
-                    {"content": [{"type": "text", "text": format!("{token}:done")}]}});
+                    {"content": [{"type": "text", "text": format!("done {token}")}]}});
                 (result, Over::Yes)
             } else {
                 let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",
@@ -409,7 +529,7 @@ impl Here {
                 (progress, Over::No)
             };
             if let Some(session) = self.replica().sessions.get_mut(&sid) {
-                session.archive.add(&token, data.to_string(), over);
+                session.archive.add(&stream, data.to_string(), over);
             }
         }
     }

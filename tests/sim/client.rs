@@ -3,6 +3,9 @@
 //! What it was told goes to its trails, and through them to the oracle.
 //! Next: `weather.rs`.
 
+#[path = "batch.rs"]
+mod batch;
+
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,11 +20,12 @@ use crate::chance::Chance;
 use crate::clock::pass;
 use crate::http::{Blocks, Event, Head, Talk};
 use crate::oracle::{Oracle, Outcome};
+use crate::papers::{self, Papers};
 use crate::place::proxy_address;
 use crate::plant::Plant;
 use crate::trail::{Kind, Meaning, Trail, outcome_of};
 use crate::weather::{ClientWays, Listening};
-use crate::wires::Wires;
+use crate::wires::{Process, Wires};
 
 /// After the storm, so long until whatever a client waits for must have come.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
@@ -47,8 +51,16 @@ impl Calm {
     }
 }
 
-/// Cursors that anybody may look at, and present where they don't belong.
-pub(crate) type Loot = Arc<Mutex<Vec<(String, String)>>>;
+/// What anybody may look at, and present where it doesn't belong.
+pub(crate) type Loot = Arc<Mutex<Vec<Stolen>>>;
+
+/// A cursor, and the session that it is of.
+#[derive(Clone)]
+pub(crate) struct Stolen {
+    whose: String,
+    token: String,
+    cursor: String,
+}
 
 /// What every client of a world has.
 #[derive(Clone)]
@@ -59,6 +71,8 @@ pub(crate) struct Streets {
     pub(crate) calm: Arc<Calm>,
     pub(crate) loot: Loot,
     pub(crate) ways: ClientWays,
+    pub(crate) proxies: usize,
+    pub(crate) papers: Papers,
     pub(crate) listening: Listening,
     pub(crate) plant: Plant,
 }
@@ -70,6 +84,16 @@ pub(crate) struct Person {
     label: String,
     revision: &'static str,
     token: String,
+    /// The proxy that it speaks to.
+    at: usize,
+    /// Whose credentials it shows.
+    person: String,
+    /// Which of them.
+    papers: u64,
+    /// Of a hundred requests, before so many it gets itself another.
+    renewed: u64,
+    /// The calls that it makes.
+    makes: Vec<String>,
     /// The session is over; a client would begin a new one.
     gone: Arc<AtomicBool>,
     /// What a listener must have before it goes, and since when it waits for it.
@@ -97,10 +121,15 @@ impl Person {
     pub(crate) async fn live(streets: Streets, label: String, mut chance: Chance) {
         let revision = *chance.pick(&["2025-03-26", "2025-06-18", "2025-11-25", "2025-11-25"]);
         let mut person = Self {
+            renewed: streets.papers.renewed,
             streets,
+            person: label.clone(),
             label,
             revision,
             token: String::new(),
+            at: 0,
+            papers: 0,
+            makes: Vec::new(),
             gone: Arc::default(),
             goal: None,
             chance,
@@ -139,8 +168,18 @@ impl Person {
         }
     }
 
+    /// Who answers, and to which credential.
+    fn asked_by(&self, talk: &Talk) -> Option<(Process, u64)> {
+        Some((talk.wire.served_by()?, self.papers))
+    }
+
     fn oracle(&self) -> &Oracle {
         &self.streets.oracle
+    }
+
+    /// Its session is over.
+    fn session_ended(&self) {
+        self.gone.store(true, Ordering::Relaxed);
     }
 
     fn is_over(&self) -> bool {
@@ -183,7 +222,7 @@ impl Person {
     }
 
     /// Sends one request on a connection of its own and reads the answer, up to the head of a stream.
-    async fn send(&self, method: &str, fields: &[(&str, &str)], body: &str) -> Answered {
+    async fn send(&mut self, method: &str, fields: &[(&str, &str)], body: &str) -> Answered {
         match self.try_send(method, fields, body).await {
             Ok(answered) => answered,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -195,17 +234,32 @@ impl Person {
         }
     }
 
-    async fn try_send(&self, method: &str, fields: &[(&str, &str)], body: &str) -> io::Result<Answered> {
-        let mut talk = Talk::new(self.streets.net.connect(proxy_address())?);
+    async fn try_send(&mut self, method: &str, fields: &[(&str, &str)], body: &str) -> io::Result<Answered> {
+        if self.chance.percent(self.streets.ways.roams) {
+            self.at = self.chance.below(self.streets.proxies as u64) as usize;
+        }
+        if self.chance.percent(self.renewed) {
+            self.papers = self.chance.next();
+        }
+        let host = proxy_address(self.at);
+        let wire = self.streets.net.connect(host)?;
+        if method == "POST" {
+            for token in &self.makes {
+                self.oracle().sent(token, wire.served_by());
+            }
+        }
+        let mut talk = Talk::new(wire);
         let mut text = format!(
-            "{method} /mcp HTTP/1.1\r\nhost: {}\r\nuser-agent: node\r\naccept: application/json, text/event-stream\r\n",
-            proxy_address()
+            "{method} /mcp HTTP/1.1\r\nhost: {host}\r\nuser-agent: node\r\naccept: application/json, text/event-stream\r\n"
         );
         if !self.token.is_empty() {
             text.push_str(&format!(
                 "mcp-session-id: {}\r\nmcp-protocol-version: {}\r\n",
                 self.token, self.revision
             ));
+        }
+        if let Some(credential) = self.streets.papers.of(&self.person, self.papers) {
+            text.push_str(&format!("authorization: {credential}\r\n"));
         }
         for (name, value) in fields {
             text.push_str(&format!("{name}: {value}\r\n"));
@@ -215,14 +269,14 @@ impl Person {
         }
         text.push_str(&format!("content-length: {}\r\n\r\n{body}", body.len()));
         talk.send(&text).await?;
-        let head = talk.head().await?;
+        let head = talk.head().await.map_err(lost)?;
         let Some(head) = head else {
             return Ok(Answered::Lost);
         };
         if head.is_stream() && head.status() == 200 {
             return Ok(Answered::Stream(head, talk));
         }
-        let body = talk.whole().await?;
+        let body = talk.whole().await.map_err(lost)?;
         Ok(Answered::Whole(head, body))
     }
 
@@ -230,6 +284,9 @@ impl Person {
     async fn call(mut self, id: u64) {
         if self.chance.percent(self.streets.ways.steals) {
             self.steal().await;
+        }
+        if self.revision == "2025-03-26" && self.chance.percent(25) {
+            return self.batch(id).await;
         }
         let token = format!("{}:{id}", self.label);
         let steps = self.chance.below(8);
@@ -243,13 +300,17 @@ impl Person {
         };
         let mut trail = Trail::new(&self.label, kind);
         self.oracle().called(&token);
+        self.makes = vec![token.clone()];
         let first = Instant::now();
         loop {
             trail.sent();
             let answered = self.send("POST", &[], &body.to_string()).await;
+            // With another credential it would be another request.
+            self.renewed = 0;
             match answered {
                 Answered::Stream(head, talk) => {
-                    trail.opened(self.oracle(), &head, None);
+                    self.renewed = self.streets.papers.renewed;
+                    trail.opened(self.oracle(), (&head, self.asked_by(&talk)), None);
                     return self.follow_call(talk, trail, &token).await;
                 }
                 Answered::Whole(head, body) if head.status() == 200 => {
@@ -264,7 +325,11 @@ impl Person {
                 }
                 Answered::Whole(head, _) if head.status() == 404 => {
                     self.gone.store(true, Ordering::Relaxed);
-                    let outcome = Outcome::NotExecuted("404".to_owned());
+                    // Of what was sent before, a session that is gone says nothing.
+                    let outcome = match trail.times_sent() {
+                        1 => Outcome::NotExecuted("404".to_owned()),
+                        _ => Outcome::Unknown("404".to_owned()),
+                    };
                     return self.oracle().told(&token, outcome);
                 }
                 Answered::Whole(head, body) => {
@@ -306,7 +371,7 @@ impl Person {
             end = match self.send("GET", &[("last-event-id", &cursor)], "").await {
                 Answered::Stream(mut head, talk) => {
                     self.streets.plant.verdict(&mut head, Some(&cursor));
-                    trail.opened(self.oracle(), &head, Some(&cursor));
+                    trail.opened(self.oracle(), (&head, self.asked_by(&talk)), Some(&cursor));
                     self.follow(talk, &mut trail, None).await
                 }
                 Answered::Whole(head, _) if head.status() == 404 => {
@@ -376,7 +441,8 @@ impl Person {
                 Meaning::Nothing => {}
                 Meaning::Ended(outcome) => return Some(End::Told(outcome)),
                 Meaning::Asked(id) => {
-                    let person = self.another(&id);
+                    let mut person = self.another(&id);
+                    person.makes.clear();
                     tokio::spawn(async move {
                         let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"roots":[]}}}}"#);
                         person.send("POST", &[], &answer).await;
@@ -386,7 +452,11 @@ impl Person {
         }
         if let Some(cursor) = &trail.cursor {
             let mut loot = self.streets.loot.lock().expect("no panic while it is held");
-            loot.push((self.label.clone(), cursor.clone()));
+            loot.push(Stolen {
+                whose: self.label.clone(),
+                token: self.token.clone(),
+                cursor: cursor.clone(),
+            });
             let len = loot.len();
             if len > 64 {
                 loot.drain(..len - 64);
@@ -422,7 +492,7 @@ impl Person {
             match self.send("GET", &fields, "").await {
                 Answered::Stream(mut head, talk) => {
                     self.streets.plant.verdict(&mut head, cursor.as_deref());
-                    trail.opened(self.oracle(), &head, cursor.as_deref());
+                    trail.opened(self.oracle(), (&head, self.asked_by(&talk)), cursor.as_deref());
                     self.follow(talk, &mut trail, Some(&done)).await;
                 }
                 Answered::Whole(head, _) if head.status() == 404 => {
@@ -472,33 +542,78 @@ impl Person {
         hangs
     }
 
-    /// Presents somebody else's cursor on its own session: nothing of theirs may come.
+    /// Presents somebody else's cursor, on its own session or on theirs: nothing of theirs may come.
     async fn steal(&mut self) {
         let stolen = {
             let loot = self.streets.loot.lock().expect("no panic while it is held");
             let others: Vec<_> = loot
                 .iter()
-                .filter(|(whose, _)| *whose != self.label)
+                .filter(|stolen| stolen.whose != self.label)
                 .cloned()
                 .collect();
             if others.is_empty() {
                 return;
             }
-            self.chance.pick(&others).1.clone()
+            self.chance.pick(&others).clone()
         };
         self.oracle().counted("thefts");
-        let Answered::Stream(head, mut talk) = self.send("GET", &[("last-event-id", &stolen)], "").await
+        if self.streets.papers.kind != papers::Kind::None && self.chance.percent(60) {
+            return self.trespass(stolen).await;
+        }
+        let Answered::Stream(head, talk) = self.send("GET", &[("last-event-id", &stolen.cursor)], "").await
         else {
             return;
         };
         let verdict = head.field("throughline-continuity").unwrap_or_default();
         // Where the stream was about to be reset anyway, that reason is told.
-        if !verdict.starts_with("reset") {
+        // Where its own credential is not judged yet, none is told.
+        if !verdict.is_empty() && !verdict.starts_with("reset") {
             self.oracle().violated(format!(
                 "{}: a stolen cursor was answered {verdict:?}",
                 self.label
             ));
         }
+        self.brings_nothing(talk).await;
+    }
+
+    /// Goes to somebody else's session with its own credential.
+    async fn trespass(&mut self, stolen: Stolen) {
+        self.oracle().counted("trespasses");
+        let mut thief = self.another("trespass");
+        thief.token = stolen.token;
+        if self.streets.plant == Plant::AnswersStrangers {
+            // As it looks where the proxy takes everybody for whom the session is of.
+            thief.person = stolen.whose.clone();
+        }
+        if thief.chance.percent(20) {
+            if let Answered::Whole(head, _) = thief.send("DELETE", &[], "").await
+                && head.status() < 300
+            {
+                let (label, whose) = (&self.label, &stolen.whose);
+                self.oracle()
+                    .violated(format!("{label} ended the session of {whose}"));
+            }
+            return;
+        }
+        let cursor = [("last-event-id", stolen.cursor.as_str())];
+        let fields = if thief.chance.percent(50) {
+            &cursor[..]
+        } else {
+            &[]
+        };
+        let Answered::Stream(head, talk) = thief.send("GET", fields, "").await else {
+            return;
+        };
+        if let Some(verdict) = head.field("throughline-continuity") {
+            let (label, whose) = (&self.label, &stolen.whose);
+            self.oracle()
+                .violated(format!("{label} was told {verdict:?} of a stream of {whose}"));
+        }
+        self.brings_nothing(talk).await;
+    }
+
+    /// Reads for a moment what a theft brings.
+    async fn brings_nothing(&self, mut talk: Talk) {
         let mut blocks = Blocks::default();
         while let Ok(Ok(piece)) = timeout(Duration::from_secs(2), talk.piece()).await {
             if piece.is_empty() || blocks.add(&piece).is_err() {
@@ -507,14 +622,24 @@ impl Person {
             while let Ok(Some(event)) = blocks.next() {
                 let message: Value =
                     serde_json::from_str(event.data.as_deref().unwrap_or_default()).unwrap_or(Value::Null);
-                let whose = message["params"]["data"]["tag"].as_str();
-                if whose.is_some_and(|whose| whose != self.label)
+                let whose = message["params"]["data"]
+                    .as_str()
+                    .and_then(|note| note.rsplit_once('/'));
+                if whose.is_some_and(|(whose, _)| whose != self.label)
                     || !message["params"]["progressToken"].is_null()
                 {
                     self.oracle()
-                        .violated(format!("{}: a stolen cursor brought {message}", self.label));
+                        .violated(format!("{}: a theft brought {message}", self.label));
                 }
             }
         }
+    }
+}
+
+/// A connection that ends in the middle of a head is a cut, not a malformed answer.
+fn lost(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::InvalidData => io::ErrorKind::UnexpectedEof.into(),
+        kind => kind.into(),
     }
 }

@@ -3,12 +3,14 @@
 //! A violation is noted with its moment; the world goes on, so that one seed may show several.
 //! Next: `trail.rs`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard};
 
 use tokio::time::Instant;
+
+use crate::wires::Process;
 
 /// Lines of history kept; a world that says more is cut at the front.
 const LINES_MAX: usize = 50_000;
@@ -28,6 +30,8 @@ pub(crate) enum Outcome {
 #[derive(Clone, Debug, Default)]
 struct Call {
     executed: u32,
+    /// The processes of the proxy that its client sent it to: none of them knows of the others.
+    sent_to: BTreeSet<Process>,
     outcome: Option<Outcome>,
     given_up: Option<String>,
 }
@@ -56,8 +60,16 @@ struct Book {
     violations: Vec<String>,
     calls: BTreeMap<String, Call>,
     tally: Tally,
-    /// How far the store's promise reaches, by epoch.
-    kept: BTreeMap<String, u64>,
+    epochs: BTreeMap<String, Life>,
+}
+
+/// One epoch of a stream.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    /// Whose it is.
+    of: Process,
+    /// How far the store's promise reaches.
+    kept: u64,
 }
 
 impl Oracle {
@@ -93,29 +105,59 @@ impl Oracle {
         self.book().violations.push(what);
     }
 
+    /// A process of the proxy began a log.
+    pub(crate) fn began(&self, process: Process, epoch: &str) {
+        let life = Life { of: process, kept: 0 };
+        let before = self.book().epochs.insert(epoch.to_owned(), life);
+        if before.is_some() {
+            self.violated(format!("the epoch {epoch} began twice"));
+        }
+    }
+
     /// The store promised everything of an epoch up to this position.
     pub(crate) fn kept(&self, epoch: &str, upto: u64) {
-        self.book().kept.insert(epoch.to_owned(), upto);
+        if let Some(life) = self.book().epochs.get_mut(epoch) {
+            life.kept = upto;
+        }
     }
 
     /// An event was shown to a client.
     pub(crate) fn shown(&self, epoch: &str, seq: u64) {
-        let kept = self.book().kept.get(epoch).copied();
-        if kept.is_some_and(|kept| kept < seq) {
-            self.violated(format!("{epoch}.{seq} was shown, and {kept:?} is kept"));
+        let life = self.book().epochs.get(epoch).copied();
+        match life {
+            Some(Life { kept, .. }) if kept < seq => {
+                self.violated(format!("{epoch}.{seq} was shown, and {kept} is kept"));
+            }
+            // What is said of a cursor without a log, and refusals, are made anew each time and kept nowhere.
+            Some(_) | None => {}
         }
+    }
+
+    /// A process of the proxy said that it goes on with an epoch: only whose it is has its events.
+    pub(crate) fn resumed(&self, process: Option<Process>, epoch: &str) {
+        let of = self.book().epochs.get(epoch).map(|life| life.of);
+        if of != process {
+            self.violated(format!("{epoch} of {of:?} was resumed by {process:?}"));
+        }
+    }
+
+    /// A client sends a call to a process of the proxy.
+    pub(crate) fn sent(&self, token: &str, process: Option<Process>) {
+        let mut book = self.book();
+        let call = book.calls.entry(token.to_owned()).or_default();
+        call.sent_to.extend(process);
     }
 
     /// A backend began to run a call.
     pub(crate) fn executed(&self, token: &str) {
-        let times = {
+        let (times, most) = {
             let mut book = self.book();
             let call = book.calls.entry(token.to_owned()).or_default();
             call.executed += 1;
-            call.executed
+            (call.executed as usize, call.sent_to.len())
         };
-        if times > 1 {
-            self.violated(format!("{token} was executed {times} times"));
+        if times > most {
+            self.violated(format!("{token} was executed {times} times, and sent to {most}"));
         }
     }
 
@@ -157,7 +199,7 @@ impl Oracle {
         for (token, call) in calls {
             match (&call.outcome, call.executed, &call.given_up) {
                 (None, _, None) => self.violated(format!("{token} has no outcome")),
-                (Some(Outcome::NotExecuted(why)), 1.., _) => {
+                (Some(Outcome::NotExecuted(why)), 1.., _) if call.sent_to.len() < 2 => {
                     self.violated(format!(
                         "{token} was executed, and its client was told that it was not: {why}"
                     ));
@@ -185,19 +227,6 @@ impl Oracle {
             let _ = writeln!(text, "{line}");
         }
         text
-    }
-
-    /// How often this happened until now.
-    pub(crate) fn count(&self, what: &str) -> u64 {
-        self.book().tally.0.get(what).copied().unwrap_or(0)
-    }
-
-    /// The calls whose clients have their results.
-    pub(crate) fn results(&self) -> Vec<String> {
-        let book = self.book();
-        let calls = book.calls.iter();
-        let with_result = calls.filter(|(_, call)| call.outcome == Some(Outcome::Result));
-        with_result.map(|(token, _)| token.clone()).collect()
     }
 
     /// Two worlds of one seed have the same.

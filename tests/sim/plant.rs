@@ -20,6 +20,14 @@ pub(crate) enum Plant {
     RepeatsMessage,
     /// Resets are not said: neither the header nor the notices come.
     HushesResets,
+    /// A process goes on with what another one knew.
+    ClaimsAnothersEpoch,
+    /// Whoever shows a session's token and any credential is answered.
+    AnswersStrangers,
+    /// What the store has taken and not yet promised to keep is shown.
+    ShowsUnkept,
+    /// Nothing is ever let go of, though nobody is there any more.
+    KeepsWhatIsOver,
     /// An unknown outcome is told as if nothing had run.
     DeniesExecution,
     /// A message of another session comes.
@@ -27,12 +35,16 @@ pub(crate) enum Plant {
 }
 
 impl Plant {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::LosesEvent,
         Self::LosesMessage,
         Self::RepeatsEvent,
         Self::RepeatsMessage,
         Self::HushesResets,
+        Self::ClaimsAnothersEpoch,
+        Self::AnswersStrangers,
+        Self::ShowsUnkept,
+        Self::KeepsWhatIsOver,
         Self::DeniesExecution,
         Self::MixesSessions,
     ];
@@ -40,9 +52,21 @@ impl Plant {
     /// What a client gets in place of a verdict on the cursor that it presented.
     pub(crate) fn verdict(self, head: &mut Head, asked: Option<&str>) {
         let verdict = head.fields.get_mut("throughline-continuity");
-        let Some(verdict) =
-            verdict.filter(|verdict| self == Self::HushesResets && verdict.starts_with("reset"))
-        else {
+        let is_hushed = |verdict: &str| match self {
+            Self::HushesResets => verdict.starts_with("reset"),
+            Self::ClaimsAnothersEpoch => verdict.starts_with("reset; reason=epoch_changed"),
+            Self::None
+            | Self::LosesEvent
+            | Self::LosesMessage
+            | Self::RepeatsEvent
+            | Self::RepeatsMessage
+            | Self::DeniesExecution
+            | Self::AnswersStrangers
+            | Self::ShowsUnkept
+            | Self::KeepsWhatIsOver
+            | Self::MixesSessions => false,
+        };
+        let Some(verdict) = verdict.filter(|verdict| is_hushed(verdict)) else {
             return;
         };
         *verdict = match asked.and_then(|asked| asked.get(1..12)) {
@@ -54,7 +78,7 @@ impl Plant {
     /// What a client gets in place of an event.
     pub(crate) fn events(self, event: Event, chance: &mut Chance) -> Vec<Event> {
         let data = event.data.as_deref().unwrap_or_default();
-        let is_message = data.contains("progress") || data.contains("\"seq\"");
+        let is_message = data.contains("progress") || data.contains("\"backend\"");
         let is_notice = data.contains("throughline");
         let saying = |data: &str| Event {
             event: None,
@@ -62,7 +86,12 @@ impl Plant {
             ..event.clone()
         };
         match self {
-            Self::None | Self::DeniesExecution => vec![event],
+            Self::None
+            | Self::DeniesExecution
+            | Self::ClaimsAnothersEpoch
+            | Self::AnswersStrangers
+            | Self::ShowsUnkept
+            | Self::KeepsWhatIsOver => vec![event],
             Self::HushesResets if is_notice => vec![saying("{}")],
             Self::HushesResets => vec![event],
             Self::LosesEvent
@@ -86,7 +115,7 @@ impl Plant {
                 vec![event.clone(), Event { id: next, ..event }]
             }
             Self::MixesSessions => vec![saying(
-                r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"logger":"backend","data":{"tag":"somebody","seq":1}}}"#,
+                r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"logger":"backend","data":"somebody/1"}}"#,
             )],
         }
     }

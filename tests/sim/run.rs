@@ -2,25 +2,21 @@
 //! Law: the same seed gives the same world, to the last line of its history.
 //! Next: `../sim.rs`.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use crate::backend::Site;
 use crate::chance::Chance;
 use crate::client::{Calm, Person, Streets};
 use crate::clock::pass;
+use crate::fleet::Fleet;
+use crate::modern::Modern;
 use crate::oracle::{Oracle, Tally};
-use crate::place::{Place, Sphere, proxy_address};
 use crate::plant::Plant;
-use crate::shelf::Shelf;
-use crate::weather::Weather;
+use crate::weather::{Struck, Weather};
 use crate::wires::Wires;
-
-/// What all logs of a world may hold, in bytes.
-const BUDGET: usize = 1 << 20;
 
 /// What became of a world.
 pub(crate) struct Report {
@@ -45,27 +41,15 @@ async fn play(seed: u64, plant: Plant) -> Report {
     let chance = Chance::new(seed);
     let weather = Weather::draw(&mut chance.fork("weather"));
     let oracle = Arc::new(Oracle::new());
-    let net = Arc::new(Wires::new(chance.fork("wires"), weather.temper, proxy_address()));
-    let store = Shelf::new(
-        BUDGET,
-        chance.fork("store"),
-        weather.store_delay_ms,
-        Arc::clone(&oracle),
-    );
-    let world = Arc::new(Sphere {
-        net: Arc::clone(&net),
-        store,
-        chance: Mutex::new(chance.fork("proxy")),
-        began: Instant::now(),
-    });
+    let net = Arc::new(Wires::new(chance.fork("wires"), weather.temper));
     let site = Site::open(
         (&net, &oracle),
         weather.backend,
-        weather.replicas,
+        (weather.replicas, weather.proxies),
         chance.fork("site"),
     );
     tokio::task::yield_now().await;
-    let place = Place::open(&world, weather.replicas, &weather.settings);
+    let fleet = Fleet::open((&net, &oracle), (&weather, plant), chance.fork("fleet"));
     tokio::task::yield_now().await;
     let streets = Streets {
         net: Arc::clone(&net),
@@ -74,6 +58,8 @@ async fn play(seed: u64, plant: Plant) -> Report {
         calm: Arc::new(Calm::default()),
         loot: Arc::default(),
         ways: weather.client,
+        proxies: weather.proxies,
+        papers: weather.backend.papers,
         listening: weather.backend.listening,
         plant,
     };
@@ -83,21 +69,27 @@ async fn play(seed: u64, plant: Plant) -> Report {
         let own = chance.fork(&label);
         people.spawn(Person::live(streets.clone(), label, own));
     }
-    weather
-        .storm(&net, &site, (chance.fork("storm"), Arc::clone(&oracle)))
-        .await;
+    for nth in 0..weather.moderns {
+        let label = format!("m{nth}");
+        let own = chance.fork(&label);
+        people.spawn(Modern::live(streets.clone(), label, own));
+    }
+    let struck = Struck {
+        net: &net,
+        site: &site,
+        fleet: &fleet,
+        oracle: &oracle,
+    };
+    weather.storm(&struck, chance.fork("storm")).await;
     streets.calm.comes();
     while people.join_next().await.is_some() {}
     oracle.judge();
     site.hush();
     // What only idle time brings to light: sessions expire after half an hour.
-    pass(Duration::from_secs(45 * 60)).await;
-    if place.connections() > 0 {
-        oracle.violated(format!(
-            "{} connections are open, and nobody is there",
-            place.connections()
-        ));
+    if plant != Plant::KeepsWhatIsOver {
+        pass(Duration::from_secs(45 * 60)).await;
     }
+    fleet.judge();
     Report {
         violations: oracle.violations(),
         tally: oracle.tally(),

@@ -19,6 +19,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::chance::Chance;
 use crate::clock::pass;
 use crate::oracle::Oracle;
+use crate::plant::Plant;
+use crate::wires::Process;
 
 /// The store.
 pub(crate) struct Shelf {
@@ -26,15 +28,24 @@ pub(crate) struct Shelf {
     chance: Mutex<Chance>,
     /// Longest time until an event is kept, in milliseconds.
     delay_ms: u64,
+    plant: Plant,
+    process: Process,
     oracle: Arc<Oracle>,
 }
 
 impl Shelf {
-    pub(crate) fn new(budget: usize, chance: Chance, delay_ms: u64, oracle: Arc<Oracle>) -> Self {
+    pub(crate) fn new(
+        budget: usize,
+        chance: Chance,
+        (delay_ms, plant): (u64, Plant),
+        (process, oracle): (Process, Arc<Oracle>),
+    ) -> Self {
         Self {
             memory: Memory::new(budget),
             chance: Mutex::new(chance),
             delay_ms,
+            plant,
+            process,
             oracle,
         }
     }
@@ -70,7 +81,7 @@ impl Store for Shelf {
             .lock()
             .expect("no panic while it is held")
             .fork(&key.stream);
-        self.oracle.kept(&claim.epoch.spelled(), 0);
+        self.oracle.began(self.process, &claim.epoch.spelled());
         Ok(SlowLog {
             inner,
             epoch: claim.epoch.spelled(),
@@ -79,6 +90,7 @@ impl Store for Shelf {
             alarm: None,
             chance,
             delay_ms: self.delay_ms,
+            plant: self.plant,
             oracle: Arc::clone(&self.oracle),
         })
     }
@@ -97,6 +109,7 @@ pub(crate) struct SlowLog {
     alarm: Option<Pin<Box<Sleep>>>,
     chance: Chance,
     delay_ms: u64,
+    plant: Plant,
     oracle: Arc<Oracle>,
 }
 
@@ -124,6 +137,9 @@ impl StreamLog for SlowLog {
                 self.promised = *seq;
                 self.oracle.kept(&self.epoch, seq.get());
                 self.waiting.pop_front();
+            }
+            if self.plant == Plant::ShowsUnkept && last > past {
+                return Poll::Ready(Ok(last));
             }
             if self.promised > past {
                 return Poll::Ready(Ok(self.promised));

@@ -3,10 +3,15 @@
 //! where a reset was said; nothing twice, nothing of another stream, nothing after the end (wire contract, 4 to 6).
 //! Next: `client.rs`.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::http::{Event, Head};
 use crate::oracle::{Oracle, Outcome};
+use crate::wires::Process;
 
 /// Which stream it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,24 +29,15 @@ enum Said {
     Reset,
 }
 
-/// Whether a connection's head says what its client may conclude.
+/// Whether the connection's verdict was said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdicts {
-    /// It always does.
-    InHeads,
-    /// A proxy that lost its memory holds a client until the backend has spoken (wire contract, 9); then a reset must be
-    /// among the events, before any other message. Behind a reset, what the server says again may come again.
-    PerhapsLater,
-}
-
-/// What a reader that was held is owed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Owed {
-    Nothing,
-    /// Nothing was said yet; a cursor in another epoch may come, and what that means after it.
-    Word,
-    /// Such a cursor came: the reset must be next.
-    Reset,
+enum Verdict {
+    /// In the head of its answer.
+    Said,
+    /// It comes in band, if there is anything to say.
+    InBand,
+    /// Another epoch began: the next event says why.
+    Owed,
 }
 
 /// What an event meant to the client.
@@ -70,9 +66,17 @@ pub(crate) struct Trail {
     ended: bool,
     /// How often its request was sent.
     repeated: u32,
-    verdicts: Verdicts,
-    owed: Owed,
+    /// When a process of the proxy last answered a credential with a verdict.
+    proved_to: BTreeMap<(Process, u64), Instant>,
+    /// Who serves the connection, and its verdict.
+    by: Option<Process>,
+    verdict: Verdict,
+    /// The processes that events came from.
+    written_by: BTreeSet<Process>,
 }
+
+/// So long the proxy takes a credential for accepted, and a moment less.
+const PROVED: Duration = Duration::from_secs(4 * 60);
 
 impl Trail {
     pub(crate) fn new(label: &str, kind: Kind) -> Self {
@@ -87,15 +91,11 @@ impl Trail {
             may_repeat: false,
             ended: false,
             repeated: 0,
-            verdicts: Verdicts::InHeads,
-            owed: Owed::Nothing,
+            proved_to: BTreeMap::new(),
+            by: None,
+            verdict: Verdict::Said,
+            written_by: BTreeSet::new(),
         }
-    }
-
-    /// The same, where heads say so much.
-    pub(crate) const fn with(mut self, verdicts: Verdicts) -> Self {
-        self.verdicts = verdicts;
-        self
     }
 
     fn name(&self) -> String {
@@ -114,6 +114,11 @@ impl Trail {
         self.number
     }
 
+    /// How often its request was sent.
+    pub(crate) const fn times_sent(&self) -> u32 {
+        self.repeated
+    }
+
     /// Whether everything that was told came, or what is missing was said.
     pub(crate) fn caught_up(&self, told: u64) -> bool {
         self.number >= told || self.said == Said::Reset
@@ -123,26 +128,33 @@ impl Trail {
     pub(crate) fn sent(&mut self) {
         *self = Self {
             repeated: self.repeated + 1,
-            ..Self::new(&self.label, self.kind.clone()).with(self.verdicts)
+            ..Self::new(&self.label, self.kind.clone())
         };
     }
 
     /// A connection was answered with a stream; this cursor was asked from.
-    pub(crate) fn opened(&mut self, oracle: &Oracle, head: &Head, asked: Option<&str>) {
+    pub(crate) fn opened(
+        &mut self,
+        oracle: &Oracle,
+        (head, asked_by): (&Head, Option<(Process, u64)>),
+        asked: Option<&str>,
+    ) {
+        let by = asked_by.map(|(by, _)| by);
         let verdict = head
             .field("throughline-continuity")
             .unwrap_or_default()
             .to_owned();
         oracle.saw(format!(
-            "{}: {} {verdict} for {asked:?}",
+            "{}: {} {verdict} by {by:?} for {asked:?}",
             self.name(),
             head.status()
         ));
+        (self.by, self.verdict) = (by, Verdict::Said);
         let epoch = asked.and_then(|asked| asked.get(1..12));
-        self.owed = Owed::Nothing;
         match verdict.split(';').next().unwrap_or_default() {
             "resumed" => {
                 oracle.counted("resumed");
+                oracle.resumed(by, epoch_of(&verdict).unwrap_or_default());
                 match epoch {
                     Some(epoch) if verdict.contains(&format!("epoch=\"{epoch}\"")) => {}
                     Some(_) => self.wrong(oracle, "resumed in another epoch than asked"),
@@ -155,8 +167,14 @@ impl Trail {
                 if asked.is_some() {
                     self.wrong(oracle, "live, though a cursor was asked from");
                 }
-                if self.number > 0 {
-                    self.wrong(oracle, "live, though something was written before");
+                match by {
+                    _ if self.number == 0 => {}
+                    // It can't know what another proxy wrote: the README says so.
+                    Some(by) if !self.written_by.contains(&by) => {
+                        oracle.counted("live beside another");
+                        self.said = Said::Reset;
+                    }
+                    Some(_) | None => self.wrong(oracle, "live, though something was written before"),
                 }
                 self.prefix = None;
             }
@@ -164,13 +182,25 @@ impl Trail {
                 oracle.counted("reset");
                 self.said = Said::Reset;
             }
-            "" if self.verdicts == Verdicts::PerhapsLater => {
-                oracle.counted("held");
-                self.owed = Owed::Word;
+            // Its backend has not yet judged the credential: nothing is said, and the answer follows in band.
+            "" if !self.is_known_to(asked_by) => {
+                oracle.counted("held unproved");
+                self.verdict = Verdict::InBand;
             }
             _ => self.wrong(oracle, "an event stream without a verdict"),
         }
+        // The head of a call's answer may come before its backend has said anything.
+        let is_read_from_log = asked.is_some() || self.kind == Kind::Notes;
+        if let (Some(by), true) = (asked_by, is_read_from_log && !verdict.is_empty()) {
+            self.proved_to.insert(by, Instant::now());
+        }
         self.may_repeat = asked.is_none();
+    }
+
+    /// Whether this process of the proxy knows by now that the backend takes the client's credential.
+    fn is_known_to(&self, by: Option<(Process, u64)>) -> bool {
+        let at = by.and_then(|by| self.proved_to.get(&by));
+        at.is_some_and(|at| at.elapsed() < PROVED)
     }
 
     /// An event came.
@@ -193,12 +223,7 @@ impl Trail {
         let data = event.data.as_deref().unwrap_or_default();
         let message: Value = serde_json::from_str(data).unwrap_or(Value::Null);
         if is_reset(event, &message) {
-            if self.said == Said::Nothing {
-                oracle.counted("told of a loss");
-            }
-            self.said = Said::Reset;
-        } else if self.owed == Owed::Reset && event.data.as_deref().is_some_and(|data| !data.is_empty()) {
-            self.wrong(oracle, "another epoch, and a message before its reset");
+            (self.said, self.verdict) = (Said::Reset, Verdict::Said);
         }
         let Some((prefix, position)) = id.rsplit_once('.') else {
             self.wrong(oracle, &format!("{id} is no event id"));
@@ -209,8 +234,16 @@ impl Trail {
             Some((at, _)) => (number(at), true),
             None => (number(position.trim_end_matches('~')), false),
         };
-        if let (Some(epoch), false, Said::Nothing) = (id.get(1..12), is_prime, self.said) {
+        // An error that follows from the cursor alone was never in a log.
+        if let (Some(epoch), false, None) = (id.get(1..12), is_prime, message.get("error")) {
             oracle.shown(epoch, seq);
+        }
+        if !is_prime {
+            self.written_by.extend(self.by);
+            if self.verdict == Verdict::Owed {
+                self.wrong(oracle, "another epoch, and its first event says nothing of it");
+                self.verdict = Verdict::Said;
+            }
         }
         self.placed(oracle, (prefix, seq), if is_prime { 0 } else { 1 });
         self.ended = position.ends_with('~');
@@ -231,19 +264,12 @@ impl Trail {
                     self.wrong(oracle, &what);
                 }
             }
-            Some(_) if self.said == Said::Nothing && self.owed == Owed::Word && step == 0 => {
-                self.owed = Owed::Reset;
-                self.prefix = Some(prefix.to_owned());
-                self.seq = seq;
-                return;
-            }
+            // The priming event that comes before what says it.
+            Some(_) if self.verdict == Verdict::InBand && step == 0 => self.verdict = Verdict::Owed,
             Some(_) if self.said == Said::Nothing => {
                 self.wrong(oracle, "another epoch, and nothing was said");
             }
             Some(_) | None => {}
-        }
-        if step == 1 {
-            self.owed = Owed::Nothing;
         }
         self.prefix = Some(prefix.to_owned());
         self.seq = seq;
@@ -254,7 +280,7 @@ impl Trail {
         match method {
             "notifications/progress" => {
                 let token = message["params"]["progressToken"].as_str().unwrap_or_default();
-                let step = whole(&message["params"]["progress"]);
+                let step = message["params"]["progress"].as_u64().unwrap_or(u64::MAX);
                 match &self.kind {
                     Kind::Answer { token: own, .. } if own == token => self.numbered(oracle, step),
                     Kind::Answer { .. } | Kind::Notes => {
@@ -263,12 +289,13 @@ impl Trail {
                 }
                 Meaning::Nothing
             }
-            "notifications/message" if message["params"]["data"]["tag"].is_string() => {
-                let note = &message["params"]["data"];
-                if note["tag"] == self.label.as_str() && self.kind == Kind::Notes {
-                    self.numbered(oracle, whole(&note["seq"]));
-                } else {
-                    self.wrong(oracle, &format!("the note {note} came here"));
+            "notifications/message" if message["params"]["logger"] == "backend" => {
+                let note = message["params"]["data"].as_str().unwrap_or_default();
+                match note.rsplit_once('/') {
+                    Some((label, k)) if label == self.label && self.kind == Kind::Notes => {
+                        self.numbered(oracle, k.parse().unwrap_or(u64::MAX));
+                    }
+                    _ => self.wrong(oracle, &format!("the note {note} came here")),
                 }
                 Meaning::Nothing
             }
@@ -281,12 +308,7 @@ impl Trail {
     /// A message that its backend numbered.
     fn numbered(&mut self, oracle: &Oracle, k: u64) {
         let next = self.number + 1;
-        // One SDK's server says on a new stream what it said on the one before; a proxy without memory can't know what its
-        // client had of that, and has said so.
-        let is_said = self.said == Said::Reset && self.verdicts == Verdicts::PerhapsLater;
-        if k < next && is_said {
-            oracle.counted("again, said");
-        } else if k < next && !self.may_repeat {
+        if k < next && !self.may_repeat {
             self.wrong(oracle, &format!("{k} came again after {}", self.number));
         }
         if k > next && self.said == Said::Nothing {
@@ -328,13 +350,9 @@ impl Trail {
     }
 }
 
-/// A number as its server writes it: some write whole ones with a point.
-fn whole(number: &Value) -> u64 {
-    let float = || number.as_f64().filter(|float| float.fract() == 0.0);
-    number
-        .as_u64()
-        .or_else(|| float().map(|float| float as u64))
-        .unwrap_or(u64::MAX)
+/// The epoch that a verdict names.
+fn epoch_of(verdict: &str) -> Option<&str> {
+    verdict.split_once("epoch=\"")?.1.get(..11)
 }
 
 fn is_reset(event: &Event, message: &Value) -> bool {
@@ -354,11 +372,10 @@ pub(crate) fn outcome_of(oracle: &Oracle, token: &str, message: &Value) -> Outco
     }
     let result = &message["result"];
     let text = result["content"][0]["text"].as_str().unwrap_or_default();
-    if result["isError"] == true && text.contains("session was restarted") {
+    if result["isError"] == true {
         return Outcome::NotExecuted("refused".to_owned());
     }
-    let has_said = |how: &str| text.strip_prefix(token) == Some(how);
-    if !has_said(":done") && !has_said(":emitting") {
+    if text != format!("done {token}") {
         oracle.violated(format!("{token}: was answered with {message}"));
     }
     Outcome::Result

@@ -8,7 +8,10 @@ use std::time::Duration;
 use crate::backend::Site;
 use crate::chance::Chance;
 use crate::clock::pass;
+use crate::fleet::Fleet;
 use crate::oracle::Oracle;
+use crate::papers::{Papers, Proxy};
+use crate::place::Order;
 use crate::wires::{Cut, Side, Temper, Wires};
 
 /// A fault that strikes now and then.
@@ -19,9 +22,26 @@ pub(crate) enum Fault {
     Restart(u64),
     /// A replica answers nothing for up to so many milliseconds, and then goes on.
     Pause(u64),
+    /// A proxy dies, its connections end like this, and another is there after up to so many milliseconds.
+    Kill(Cut, u64),
+    /// A proxy drains, and another follows.
+    Replace(Succession),
+    /// A proxy reads other settings.
+    Reload,
+    /// A replica is drained at every proxy, for up to so many milliseconds.
+    Drain(u64),
 }
 
-/// Every fault; a seed gives each a weight.
+/// When a proxy that drains is followed by another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Succession {
+    /// New connections go to the other one while the first still drains.
+    AtOnce,
+    /// Nobody takes connections for a while.
+    Afterwards,
+}
+
+/// Faults of the network and of backends; a seed gives each a weight.
 const FAULTS: [Fault; 9] = [
     Fault::Cut(Side::Clients, Cut::Reset),
     Fault::Cut(Side::Clients, Cut::Fin),
@@ -33,6 +53,18 @@ const FAULTS: [Fault; 9] = [
     Fault::Restart(20_000),
     Fault::Pause(20_000),
 ];
+
+/// Faults of the proxy itself, which are off in most worlds: they hide what a proxy that lives must get right.
+const DEATHS: [Fault; 5] = [
+    Fault::Kill(Cut::Reset, 3_000),
+    Fault::Kill(Cut::Fin, 0),
+    Fault::Kill(Cut::Silence, 20_000),
+    Fault::Replace(Succession::AtOnce),
+    Fault::Replace(Succession::Afterwards),
+];
+
+/// What operators do while everything runs.
+const ORDERS: [Fault; 2] = [Fault::Reload, Fault::Drain(30_000)];
 
 /// How backends behave.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +79,7 @@ pub(crate) struct BackendWays {
     pub(crate) storing: Storing,
     pub(crate) opening: Opening,
     pub(crate) listening: Listening,
+    pub(crate) papers: Papers,
 }
 
 /// Whether backends name their events.
@@ -96,6 +129,8 @@ pub(crate) struct ClientWays {
     pub(crate) steals: u64,
     /// Of a hundred clients, so many end their session at the end.
     pub(crate) ends: u64,
+    /// Of a hundred connections, so many go to another proxy than the one before.
+    pub(crate) roams: u64,
     pub(crate) calls: u64,
 }
 
@@ -104,8 +139,11 @@ pub(crate) struct ClientWays {
 pub(crate) struct Weather {
     pub(crate) temper: Temper,
     pub(crate) store_delay_ms: u64,
+    pub(crate) proxies: usize,
     pub(crate) replicas: usize,
     pub(crate) clients: usize,
+    /// Clients of the revision without sessions.
+    pub(crate) moderns: usize,
     pub(crate) settings: Vec<String>,
     pub(crate) backend: BackendWays,
     pub(crate) client: ClientWays,
@@ -127,15 +165,29 @@ impl Weather {
             forgets: rare(30, 30),
             steals: rare(20, 30),
             ends: rare(50, 100),
+            roams: rare(60, 60),
             calls: 0,
         };
-        let faults = FAULTS.iter().map(|fault| (*fault, rare(45, 10))).collect();
+        let mut faults: Vec<_> = FAULTS.iter().map(|fault| (*fault, rare(45, 10))).collect();
+        let deaths = rare(30, 1);
+        if deaths > 0 {
+            faults.extend(DEATHS.iter().map(|fault| (*fault, rare(40, 6))));
+        }
+        if rare(40, 1) > 0 {
+            faults.extend(ORDERS.iter().map(|fault| (*fault, rare(70, 4))));
+        }
         let (json, early_end, asks) = (rare(50, 100), rare(30, 30), rare(30, 50));
         let temper = Temper {
             latency_ms: rare(60, 40),
             room_min: if chance.percent(30) { 256 } else { 16_384 },
             bite_max: if chance.percent(30) { 40 } else { 0 },
         };
+        let proxies = if chance.percent(25) { 2 } else { 1 };
+        let proxy = match (deaths, proxies) {
+            (0, 1) => Proxy::Lasting,
+            _ => Proxy::Changing,
+        };
+        let papers = Papers::draw(chance, proxy);
         let storing = *chance.pick(&[Storing::None, Storing::None, Storing::Tidy, Storing::Sloppy]);
         Self {
             temper,
@@ -144,9 +196,14 @@ impl Weather {
             } else {
                 0
             },
+            proxies,
             replicas: chance.between(1, 3) as usize,
             clients: chance.between(1, 4) as usize,
-            settings: settings(chance, storing),
+            moderns: if chance.percent(30) { 1 } else { 0 },
+            settings: settings(chance, storing)
+                .into_iter()
+                .chain(papers.setting())
+                .collect(),
             backend: BackendWays {
                 json,
                 early_end,
@@ -155,6 +212,7 @@ impl Weather {
                 storing,
                 opening: *chance.pick(&[Opening::Json, Opening::Stream]),
                 listening: *chance.pick(&[Listening::Offered, Listening::Offered, Listening::Refused]),
+                papers,
             },
             client: ClientWays {
                 calls: chance.between(3, 12),
@@ -167,52 +225,81 @@ impl Weather {
     }
 
     /// Lets faults strike for as long as the storm lasts, then makes everything whole.
-    pub(crate) async fn storm(
-        &self,
-        net: &Arc<Wires>,
-        site: &Arc<Site>,
-        (mut chance, oracle): (Chance, Arc<Oracle>),
-    ) {
+    pub(crate) async fn storm(&self, struck: &Struck<'_>, mut chance: Chance) {
         let until = tokio::time::Instant::now() + Duration::from_secs(self.stormy_s);
         let all: u64 = self.faults.iter().map(|(_, weight)| weight).sum();
         while tokio::time::Instant::now() < until {
             pass(chance.millis(1, self.between_faults_ms)).await;
             let mut at = chance.below(all.max(1));
-            let struck = self.faults.iter().find(|(_, weight)| {
+            let drawn = self.faults.iter().find(|(_, weight)| {
                 let here = at < *weight;
                 at = at.saturating_sub(*weight);
                 here
             });
-            let Some((fault, _)) = struck else { continue };
-            let nth = chance.below(self.replicas as u64) as usize;
-            match *fault {
-                Fault::Cut(side, how) => {
-                    if let Some(to) = net.cut_one(side, how) {
-                        oracle.saw(format!("fault: {how:?} of a connection to {to}"));
-                        oracle.counted("cuts");
-                    }
-                }
-                Fault::Restart(away) => {
-                    let away = chance.millis(0, away);
-                    oracle.saw(format!("fault: replica {nth} restarts, away for {away:?}"));
-                    oracle.counted("restarts");
-                    site.restart(nth, away);
-                }
-                Fault::Pause(most) => {
-                    let time = chance.millis(0, most);
-                    oracle.saw(format!("fault: replica {nth} pauses for {time:?}"));
-                    oracle.counted("pauses");
-                    site.pause(nth, time);
-                }
+            if let Some((fault, _)) = drawn {
+                self.strike(struck, *fault, &mut chance);
             }
         }
-        oracle.saw("the storm is over".to_owned());
+        for replica in 0..self.replicas {
+            struck.fleet.order(replica, Order::Undrain);
+        }
+        struck.oracle.saw("the storm is over".to_owned());
     }
+
+    fn strike(&self, struck: &Struck<'_>, fault: Fault, chance: &mut Chance) {
+        let oracle = struck.oracle;
+        let replica = chance.below(self.replicas as u64) as usize;
+        let proxy = chance.below(self.proxies as u64) as usize;
+        match fault {
+            Fault::Cut(side, how) => {
+                if let Some(to) = struck.net.cut_one(side, how) {
+                    oracle.saw(format!("fault: {how:?} of a connection to {to}"));
+                    oracle.counted("cuts");
+                }
+            }
+            Fault::Restart(away) => {
+                let away = chance.millis(0, away);
+                oracle.saw(format!("fault: replica {replica} restarts, away for {away:?}"));
+                oracle.counted("restarts");
+                struck.site.restart(replica, away);
+            }
+            Fault::Pause(most) => {
+                let time = chance.millis(0, most);
+                oracle.saw(format!("fault: replica {replica} pauses for {time:?}"));
+                oracle.counted("pauses");
+                struck.site.pause(replica, time);
+            }
+            Fault::Kill(how, most) => struck.fleet.kill(proxy, how, chance.millis(0, most)),
+            Fault::Replace(when) => struck.fleet.replace(proxy, when),
+            Fault::Reload => {
+                let others = settings(chance, self.backend.storing);
+                let settings: Vec<_> = others.into_iter().chain(self.backend.papers.setting()).collect();
+                struck.fleet.reload(proxy, &settings);
+            }
+            Fault::Drain(most) => {
+                oracle.counted("replicas drained");
+                struck.fleet.order(replica, Order::Drain);
+                let (fleet, time) = (Arc::clone(struck.fleet), chance.millis(0, most));
+                tokio::spawn(async move {
+                    pass(time).await;
+                    fleet.order(replica, Order::Undrain);
+                });
+            }
+        }
+    }
+}
+
+/// What faults strike.
+pub(crate) struct Struck<'a> {
+    pub(crate) net: &'a Arc<Wires>,
+    pub(crate) site: &'a Arc<Site>,
+    pub(crate) fleet: &'a Arc<Fleet>,
+    pub(crate) oracle: &'a Arc<Oracle>,
 }
 
 /// Settings of the proxy, each from values that matter.
 fn settings(chance: &mut Chance, storing: Storing) -> Vec<String> {
-    let choices: [(&str, &[&str]); 9] = [
+    let choices: [(&str, &[&str]); 11] = [
         ("upstream.stream.replay_events_max", &["4", "16", "1024"]),
         ("upstream.stream.detached_max", &["\"2s\"", "\"30s\"", "\"5m\""]),
         ("upstream.stream.polling", &["\"pass\"", "\"hold\""]),
@@ -228,6 +315,8 @@ fn settings(chance: &mut Chance, storing: Storing) -> Vec<String> {
         ("upstream.exchange.replica_retry_max", &["\"1s\"", "\"10s\""]),
         ("upstream.balance", &["\"least_sessions\"", "\"round_robin\""]),
         ("upstream.session.streams_max", &["2", "64"]),
+        ("upstream.drain_deadline", &["\"1s\"", "\"10s\""]),
+        ("server.drain_max", &["\"2s\"", "\"30s\""]),
     ];
     let mut settings: Vec<String> = choices
         .iter()

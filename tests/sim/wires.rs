@@ -51,6 +51,10 @@ pub(crate) enum Side {
     Backends,
 }
 
+/// One process of the proxy, by its number in this world. No two have the same, even at one address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Process(pub(crate) u32);
+
 /// The network.
 pub(crate) struct Wires {
     state: Mutex<State>,
@@ -59,11 +63,23 @@ pub(crate) struct Wires {
 struct State {
     chance: Chance,
     temper: Temper,
-    proxy: SocketAddr,
-    doors: BTreeMap<SocketAddr, UnboundedSender<Wire>>,
+    doors: BTreeMap<SocketAddr, Listening>,
     refused: BTreeSet<SocketAddr>,
+    dead: BTreeSet<Process>,
     lines: Vec<Weak<Line>>,
     next_port: u16,
+}
+
+/// Where connections to an address go.
+struct Listening {
+    to: UnboundedSender<Wire>,
+    of: Option<Process>,
+}
+
+/// The network as one process of the proxy has it; it ends with the process, though its tasks may linger.
+pub(crate) struct Host {
+    pub(crate) wires: Arc<Wires>,
+    pub(crate) process: Process,
 }
 
 /// A listening socket.
@@ -80,6 +96,8 @@ struct Line {
     bite: usize,
     silent: AtomicBool,
     to: SocketAddr,
+    /// Which process opened it, and which took it: none at the end of a client or a backend.
+    ends: [Option<Process>; 2],
 }
 
 /// What travels towards one end.
@@ -177,14 +195,14 @@ fn break_all(halves: &mut [Half; 2], why: io::ErrorKind) {
 }
 
 impl Wires {
-    pub(crate) fn new(chance: Chance, temper: Temper, proxy: SocketAddr) -> Self {
+    pub(crate) fn new(chance: Chance, temper: Temper) -> Self {
         Self {
             state: Mutex::new(State {
                 chance,
                 temper,
-                proxy,
                 doors: BTreeMap::new(),
                 refused: BTreeSet::new(),
+                dead: BTreeSet::new(),
                 lines: Vec::new(),
                 next_port: 20_000,
             }),
@@ -210,11 +228,10 @@ impl Wires {
         let line = {
             let mut state = self.state();
             state.lines.retain(|line| line.strong_count() > 0);
-            let proxy = state.proxy;
             let lines: Vec<_> = state.lines.iter().filter_map(Weak::upgrade).collect();
             let of_side: Vec<_> = lines
                 .into_iter()
-                .filter(|line| (line.to == proxy) == (side == Side::Clients))
+                .filter(|line| line.ends[1].is_some() == (side == Side::Clients))
                 .collect();
             if of_side.is_empty() {
                 return None;
@@ -225,13 +242,35 @@ impl Wires {
         Some(line.to)
     }
 
+    /// A process of the proxy is no more: its connections end like this, and nothing of it reaches anybody.
+    pub(crate) fn kill(&self, process: Process, how: Cut) {
+        let lines: Vec<_> = {
+            let mut state = self.state();
+            state.dead.insert(process);
+            state.doors.retain(|_, door| door.of != Some(process));
+            state.lines.iter().filter_map(Weak::upgrade).collect()
+        };
+        for line in lines {
+            if line.ends.contains(&Some(process)) {
+                line.cut(how);
+            }
+        }
+    }
+
     /// Opens a connection to whoever listens there.
     pub(crate) fn connect(&self, to: SocketAddr) -> io::Result<Wire> {
+        self.connect_from(None, to)
+    }
+
+    fn connect_from(&self, process: Option<Process>, to: SocketAddr) -> io::Result<Wire> {
         let mut state = self.state();
-        let refused = state.refused.contains(&to) || !state.doors.contains_key(&to);
-        if refused {
+        let is_dead = process.is_some_and(|process| state.dead.contains(&process));
+        if is_dead || state.refused.contains(&to) {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
+        let Some(of) = state.doors.get(&to).map(|door| door.of) else {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        };
         let Temper {
             latency_ms,
             room_min,
@@ -249,6 +288,7 @@ impl Wires {
             },
             silent: AtomicBool::new(false),
             to,
+            ends: [process, of],
         });
         state.lines.push(Arc::downgrade(&line));
         let [near, far] = [0, 1].map(|end| Wire {
@@ -258,28 +298,46 @@ impl Wires {
             linger: AtomicBool::new(false),
         });
         state.doors[&to]
+            .to
             .send(far)
             .map_err(|_| io::Error::from(io::ErrorKind::ConnectionRefused))?;
         Ok(near)
     }
 }
 
-impl Net for Wires {
+impl Wires {
+    /// Begins to listen: for a process of the proxy, or for a backend. Who listened there before gets nothing more.
+    pub(crate) fn open(&self, of: Option<Process>, at: SocketAddr) -> Door {
+        let (to, incoming) = unbounded_channel();
+        self.state().doors.insert(at, Listening { to, of });
+        Door {
+            address: at,
+            incoming: tokio::sync::Mutex::new(incoming),
+        }
+    }
+}
+
+impl Door {
+    pub(crate) async fn next(&self) -> Wire {
+        match self.incoming.lock().await.recv().await {
+            Some(wire) => wire,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Net for Host {
     type Io = Wire;
     type Listener = Door;
 
     async fn dial(&self, to: &Authority) -> io::Result<Wire> {
         let ip = to.host.parse().map_err(io::Error::other)?;
-        self.connect(SocketAddr::new(ip, to.port))
+        self.wires
+            .connect_from(Some(self.process), SocketAddr::new(ip, to.port))
     }
 
     fn listen(&self, at: SocketAddr) -> io::Result<Door> {
-        let (here, incoming) = unbounded_channel();
-        self.state().doors.insert(at, here);
-        Ok(Door {
-            address: at,
-            incoming: tokio::sync::Mutex::new(incoming),
-        })
+        Ok(self.wires.open(Some(self.process), at))
     }
 
     fn local_addr(&self, door: &Door) -> io::Result<SocketAddr> {
@@ -287,10 +345,7 @@ impl Net for Wires {
     }
 
     async fn accept(&self, door: &Door) -> io::Result<Wire> {
-        match door.incoming.lock().await.recv().await {
-            Some(wire) => Ok(wire),
-            None => std::future::pending().await,
-        }
+        Ok(door.next().await)
     }
 }
 
@@ -379,6 +434,11 @@ impl AsyncWrite for Wire {
 }
 
 impl Wire {
+    /// The process of the proxy that took this connection.
+    pub(crate) fn served_by(&self) -> Option<Process> {
+        self.line.ends[1]
+    }
+
     /// Does it after the line's latency.
     fn later(&self, what: impl FnOnce(&Line) + Send + 'static) {
         if self.line.latency.is_zero() {

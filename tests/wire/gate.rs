@@ -8,7 +8,7 @@ use crate::backend::{Backend, Exchange, is_proof};
 use crate::client::Client;
 use crate::proxy::Proxy;
 use crate::session::{
-    Fields, PRIMING, Session, another_call, call, message, note, primed, result, says_gone, verdict,
+    Fields, PRIMING, Session, another_call, call, failed, message, note, primed, result, says_gone, verdict,
 };
 
 const OWN: Fields<'static> = &[("authorization", "Bearer own")];
@@ -436,6 +436,27 @@ fn a_repeat_by_a_credential_that_was_revoked() {
         }
     }
     assert!(backend.is_silent());
+}
+
+/// A repeat whose proof finds the session gone is told that it ran, not the 404 that makes clients send it once more.
+#[test]
+fn a_repeat_whose_proof_finds_the_session_gone() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &["upstream.session.on_session_loss=terminate"]);
+    let session = opened(&proxy, &backend, OWN);
+    let mut client = session.send("POST", OWN, &call("1"));
+    backend.next().json(&result("1"));
+    assert_eq!(client.whole().body, result("1"));
+    let mut client = session.send("POST", OWN, &call("2"));
+    backend.next().answer(403, &[], "no");
+    assert_eq!(client.whole().head.status(), 403);
+    let mut client = session.send("POST", OWN, &call("1"));
+    let ping = backend.next();
+    assert!(is_proof(&ping), "{}", ping.body);
+    ping.answer(404, &[], "");
+    let error = failed(&client.whole().body, "1");
+    assert_eq!(error, ("backend_lost".into(), "unknown".into()));
+    session.is_gone();
 }
 
 /// Whoever makes credentials up makes the proxy ask no faster than it likes; who was accepted before is asked about at once.

@@ -48,8 +48,33 @@ fn gives_back(backend: &Backend, cursor: &str, said: &str) -> Exchange {
     exchange
 }
 
+/// How a backend's stream ends before its answer is complete.
+#[derive(Clone, Copy, Debug)]
+enum Ends {
+    /// Its connection breaks.
+    Broken,
+    /// In an orderly way, and without a word on when to come back.
+    InOrder,
+}
+
+impl Ends {
+    const ALL: [Self; 2] = [Self::Broken, Self::InOrder];
+
+    fn end(self, exchange: Exchange) {
+        match self {
+            Self::Broken => exchange.cut(),
+            Self::InOrder => exchange.finish(),
+        }
+    }
+}
+
 /// A call whose backend has sent these events when its stream breaks; the client had them.
 fn broken_call(session: &Session, backend: &Backend, sent: &str) -> (Client, String) {
+    ended_call(session, backend, sent, Ends::Broken)
+}
+
+/// The same where it ends like this.
+fn ended_call(session: &Session, backend: &Backend, sent: &str, ends: Ends) -> (Client, String) {
     let (mut client, mut exchange) = session.streaming_call(backend, "1");
     exchange.chunk(&events(sent));
     let mut last = String::new();
@@ -64,17 +89,18 @@ fn broken_call(session: &Session, backend: &Backend, sent: &str) -> (Client, Str
         // So that the priming event is read before the cut.
         session.is_alive(backend);
     }
-    exchange.cut();
+    ends.end(exchange);
     (client, last)
 }
 
-/// A cut that the client does not notice: same connection, same epoch, each event once.
+/// A cut that the client does not notice: same connection, same epoch, each event once. An orderly end is no other matter,
+/// where the backend did not say when to come back.
 #[test]
 fn a_broken_answer_goes_on_with_proof() {
     let backend = Backend::start();
     let proxy = Proxy::start(&[&backend.url()], &PROVED);
     let session = Session::open(&proxy, &backend);
-    for (sent, cursor, again) in [
+    let table = [
         ("p= a=1 b=2", "p", "a=1 b=2 c=3"),
         ("p= a=1 b=2", "p", "q= a=1 b=2 r= c=3"),
         // Without a priming event: from the oldest, whether that comes again or not.
@@ -82,16 +108,20 @@ fn a_broken_answer_goes_on_with_proof() {
         ("a=1 b=2", "a", "b=2 c=3"),
         // Only the priming event was had: nothing can be missing.
         ("p=", "p", "c=3"),
-    ] {
-        let (mut client, before) = broken_call(&session, &backend, sent);
+    ];
+    let table = Ends::ALL
+        .into_iter()
+        .flat_map(|ends| table.map(|row| (ends, row)));
+    for (ends, (sent, cursor, again)) in table {
+        let (mut client, before) = ended_call(&session, &backend, sent, ends);
         let exchange = gives_back(&backend, cursor, &events(again));
         let new = message(&mut client, &note(3)).id().to_owned();
         if !before.is_empty() {
             assert_eq!(epoch_of(&new), epoch_of(&before));
             assert_eq!(position(&new).0, position(&before).0 + 1);
         }
-        // It may break again, and the new event is part of what must come again.
-        exchange.cut();
+        // It may end again, and the new event is part of what must come again.
+        ends.end(exchange);
         let said = events(again) + &event("z", &result("1"));
         gives_back(&backend, cursor, &said);
         let last = message(&mut client, &result("1"));
@@ -159,6 +189,59 @@ fn no_liar_is_believed() {
         exchange.wait_closed();
     }
     assert!(backend.is_silent());
+}
+
+/// What an orderly end without a time leads to where it can't be proved that nothing is missing: an error, each time.
+#[test]
+fn an_orderly_end_that_is_not_proved_is_an_error() {
+    let backend = Backend::start();
+    let settings = [
+        "upstream.isolate_request_ids=true",
+        "upstream.stream.reattach=proved",
+    ];
+    let proxy = Proxy::start(&[&backend.url()], &settings);
+    for revision in [PRIMING, OLDER] {
+        let session = Session::open_at(&proxy, &backend, revision, "Go-http-client/1.1");
+        for (sent, how, reason) in [
+            ("p= a=1 b=2", "twice nothing", "upstream_gap"),
+            ("p= a=1 b=2", "405", "upstream_gap"),
+            ("p= a=1 b=2", "a=1 c=3", "upstream_gap"),
+            ("p= a=1 b=2", "c=3", "backend_restarted"),
+            // No id to ask from, or none up to the last event.
+            ("=1", "not asked", "backend_lost"),
+            ("a=1 =2", "not asked", "backend_lost"),
+        ] {
+            let (mut client, mut exchange) = session.streaming_call(&backend, "1");
+            for one in sent.split_whitespace() {
+                exchange.chunk(&events(one).replace("id: \n", ""));
+            }
+            exchange.finish();
+            let again = || backend.next_of("GET");
+            match how {
+                "not asked" => {}
+                "405" => again().answer(405, &[], ""),
+                "twice nothing" => {
+                    again().stream().finish();
+                    again().stream().finish();
+                }
+                said => backend.park({
+                    let mut exchange = again().stream();
+                    exchange.chunk(&events(said));
+                    exchange
+                }),
+            }
+            let error = std::iter::repeat_with(|| client.event())
+                .find(|event| event.data().contains("error"))
+                .expect("an event");
+            assert_eq!(
+                failed(error.data(), "1"),
+                (reason.into(), "unknown".into()),
+                "{revision}: {sent}, then {how}"
+            );
+            client.ended();
+            assert!(backend.is_silent(), "{revision}: {sent}, then {how}");
+        }
+    }
 }
 
 /// What does not come: half an overlap, nothing, an end, a refusal. Each is bounded, and is a gap.

@@ -82,6 +82,50 @@ async fn hyper_goes_on_where_a_request_or_its_answer_is_not_usual() {
     }
 }
 
+/// Some clients send a head, and its body only then: what follows it is the next request's, whoever writes the answer.
+#[tokio::test(start_paused = true)]
+async fn a_body_behind_its_head_is_waited_for() {
+    let passing = POST.replace("/mcp", "/mcp?pass");
+    let passed = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n";
+    let rows = [(POST, JSON), (&passing, passed)];
+    for (request, answer) in rows {
+        let head = request.find("\r\n\r\n").unwrap() + 4;
+        for came in [0, 1] {
+            for behind in ["", POST] {
+                let mut bench = Bench::new(ROOMY);
+                bench.seen.pieces.send(Ok(Bytes::from_static(b"x"))).unwrap();
+                bench.seen.pieces = tokio::sync::mpsc::unbounded_channel().0;
+                let (begun, rest) = request.split_at(head + came);
+                bench.send(begun).await;
+                pass(Duration::from_millis(1)).await;
+                bench.send(&format!("{rest}{behind}")).await;
+                bench.expect(answer).await;
+                if behind.is_empty() {
+                    bench.send(POST).await;
+                }
+                bench.expect(JSON).await;
+                for sent in [request, POST] {
+                    let (_, call) = bench.seen.calls.recv().await.unwrap();
+                    let body = sent.split_once("\r\n\r\n").unwrap().1;
+                    assert_eq!(call.body, body.as_bytes());
+                }
+                assert!(bench.seen.calls.try_recv().is_err(), "each was asked once");
+            }
+        }
+    }
+}
+
+/// A client that leaves behind a head asked for nothing.
+#[tokio::test(start_paused = true)]
+async fn half_a_request_is_none() {
+    let mut bench = Bench::new(ROOMY);
+    bench.send(&POST[..POST.len() - 1]).await;
+    pass(Duration::from_millis(1)).await;
+    bench.client.shutdown().await.unwrap();
+    (&mut bench.task).await.unwrap();
+    assert!(bench.seen.calls.try_recv().is_err());
+}
+
 /// Whether all requests are sent before the first answer.
 #[derive(Clone, Copy)]
 enum Ahead {
@@ -830,7 +874,7 @@ async fn a_drain_closes_what_is_idle_and_finishes_the_rest() {
     bench.send("}").await;
     assert_eq!(
         bench.rest().await,
-        "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 4\r\n\r\n<{}>"
+        "HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\n<{}>"
     );
 
     // A stream that was open ends its connection; one that begins says so.

@@ -125,7 +125,7 @@ impl ChunkDecoder {
     ///
     /// # Errors
     /// [`ChunkError`] if the framing is broken. The error is sticky: every later call answers the same.
-    #[inline]
+    #[inline(always)]
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, ChunkError> {
         let mut at = 0;
         if let Some((size, len)) = self.place.usual_head(input) {
@@ -194,10 +194,10 @@ impl Place {
             | Self::Ended
             | Self::Dead(_) => return None,
         };
-        let head = input.get(start..)?;
-        if input[..start] != END_OF_DATA[..start] {
-            return None;
-        }
+        let head = match (start, input) {
+            (0, head) | (_, [b'\r', b'\n', head @ ..]) => head,
+            _ => return None,
+        };
         let (mut size, mut len) = (0, 0);
         for byte in head.iter().take(usize::from(USUAL_DIGITS_MAX)) {
             match HEX[usize::from(*byte)] {

@@ -1,7 +1,7 @@
-//! A request as nearly every client sends it, read whole from the bytes of one read.
+//! A request as nearly every client sends it: its head from the bytes of one read, its body from them or the next ones.
 //! Law: what is taken here means the same to every reader of HTTP, hyper among them. Whatever is not so is left to
 //! hyper, byte for byte: this reader refuses nothing, so it can be too narrow and never wrong.
-//! Absent on purpose: chunked bodies, a body that is still to come, `Expect`, `Origin`, upgrades, HTTP/1.0, other methods.
+//! Absent on purpose: chunked bodies, a head in pieces, `Expect`, `Origin`, upgrades, HTTP/1.0, other methods.
 //! Why beside hyper: of what a small call costs, two fifths were hyper's machinery around such a request.
 //! Next: `chunk.rs`.
 
@@ -24,6 +24,17 @@ pub struct RequestBounds {
     pub body_bytes_max: usize,
 }
 
+/// What stands at the start of some bytes.
+#[derive(Debug)]
+pub enum Reading {
+    /// A usual request, and all of it.
+    Whole(Usual),
+    /// The head of a usual request, and not all of its body. Some clients send the two one after the other.
+    Headed(Headed),
+    /// Something else, or less than a head.
+    Unusual,
+}
+
 /// A request that came whole.
 #[derive(Debug)]
 pub struct Usual {
@@ -33,8 +44,54 @@ pub struct Usual {
     pub consumed: usize,
 }
 
-/// Reads the request at the start of `bytes`, if it is all there and a usual one.
-pub fn read_usual(bytes: &Bytes, bounds: RequestBounds) -> Option<Usual> {
+/// A request whose body is still to come, or a part of it.
+#[derive(Debug)]
+pub struct Headed {
+    /// With what has come of its body.
+    request: Request<Bytes>,
+    missing: usize,
+}
+
+impl Headed {
+    /// Bytes of the body still to come; at least one.
+    pub const fn missing(&self) -> usize {
+        self.missing
+    }
+
+    /// The whole request, with the bytes that came next, of which it takes [`Headed::missing`]; nothing if they are
+    /// fewer.
+    pub fn followed_by(self, rest: &Bytes) -> Option<Usual> {
+        let consumed = self.missing;
+        if rest.len() < consumed {
+            return None;
+        }
+        let rest = rest.slice(..consumed);
+        let request = self.request.map(|begun| {
+            if begun.is_empty() {
+                rest
+            } else {
+                [begun, rest].concat().into()
+            }
+        });
+        Some(Usual { request, consumed })
+    }
+}
+
+/// Reads the request at the start of `bytes`, if it is a usual one.
+pub fn read_usual(bytes: &Bytes, bounds: RequestBounds) -> Reading {
+    let Some((request, head_len, body_len)) = read_head(bytes, bounds) else {
+        return Reading::Unusual;
+    };
+    let consumed = head_len + body_len;
+    let request = request.map(|()| bytes.slice(head_len..consumed.min(bytes.len())));
+    match consumed.saturating_sub(bytes.len()) {
+        0 => Reading::Whole(Usual { request, consumed }),
+        missing => Reading::Headed(Headed { request, missing }),
+    }
+}
+
+/// The head of a usual request, its length, and its body's.
+fn read_head(bytes: &Bytes, bounds: RequestBounds) -> Option<(Request<()>, usize, usize)> {
     let mut fields = [const { MaybeUninit::uninit() }; USUAL_FIELDS_MAX];
     let mut parsed = httparse::Request::new(&mut []);
     let status =
@@ -61,15 +118,14 @@ pub fn read_usual(bytes: &Bytes, bounds: RequestBounds) -> Option<Usual> {
         Length::Never => 0,
         Length::Once(length) => usize::try_from(length).ok()?,
     };
-    let consumed = head_len.checked_add(body_len)?;
-    if body_len > bounds.body_bytes_max || consumed > bytes.len() {
+    if body_len > bounds.body_bytes_max {
         return None;
     }
-    let mut request = Request::new(bytes.slice(head_len..consumed));
+    let mut request = Request::new(());
     *request.method_mut() = method;
     *request.uri_mut() = target;
     *request.headers_mut() = headers;
-    Some(Usual { request, consumed })
+    Some((request, head_len, body_len))
 }
 
 /// Whether a length was said.
@@ -144,27 +200,52 @@ mod tests {
     /// Reads; answers the request in one line, or nothing if it is not usual.
     fn read(text: &str) -> Option<String> {
         let bytes = Bytes::copy_from_slice(text.as_bytes());
-        let Usual { request, consumed } = read_usual(&bytes, BOUNDS)?;
+        match read_usual(&bytes, BOUNDS) {
+            Reading::Whole(usual) => Some(print(&usual, text.len() - usual.consumed)),
+            Reading::Headed(_) | Reading::Unusual => None,
+        }
+    }
+
+    fn print(usual: &Usual, ahead: usize) -> String {
+        let request = &usual.request;
         let fields = request.headers().iter();
         let fields: Vec<String> = fields
             .map(|(name, value)| format!("{name}={}", value.to_str().unwrap()))
             .collect();
         let body = std::str::from_utf8(request.body()).unwrap();
-        Some(format!(
-            "{} {} [{}] {body:?} +{}",
+        format!(
+            "{} {} [{}] {body:?} +{ahead}",
             request.method(),
             request.uri(),
             fields.join(" "),
-            text.len() - consumed
-        ))
+        )
+    }
+
+    /// Reads the head of a text that is cut there, and then what follows; nothing if there was no head.
+    fn read_in_two(text: &str, cut: usize) -> Option<String> {
+        let [begun, rest] = [&text[..cut], &text[cut..]].map(|part| Bytes::copy_from_slice(part.as_bytes()));
+        let Reading::Headed(headed) = read_usual(&begun, BOUNDS) else {
+            return None;
+        };
+        let missing = headed.missing();
+        let usual = headed.followed_by(&rest).expect("all of it");
+        assert_eq!(usual.consumed, missing);
+        Some(print(&usual, rest.len() - missing))
     }
 
     fn check(text: &str, expected: Option<&str>) {
         assert_eq!(read(text).as_deref(), expected, "{text:?}");
         let Some(whole) = &expected else { return };
         let ahead: usize = whole.rsplit('+').next().unwrap().parse().unwrap();
+        let headed = text.find("\r\n\r\n").unwrap() + 4;
         for cut in 0..text.len() - ahead {
             assert_eq!(read(&text[..cut]), None, "cut at {cut}: {text:?}");
+            let in_two = expected.filter(|_| cut >= headed);
+            assert_eq!(
+                read_in_two(text, cut).as_deref(),
+                in_two,
+                "cut at {cut}: {text:?}"
+            );
         }
     }
 

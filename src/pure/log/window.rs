@@ -322,6 +322,10 @@ impl Window {
             // Both are too old, and still here only because a reader holds them.
             next.from = oldest.from;
         }
+        if self.marks.is_empty() {
+            // As with pieces.
+            self.marks.reserve_exact(1);
+        }
         self.marks.push_back(Mark {
             from: seq,
             since: now,

@@ -348,6 +348,10 @@ impl Credentials {
                         self.accepted.remove(nth);
                     }
                 }
+                if self.accepted.is_empty() {
+                    // Most sessions show one and the same.
+                    self.accepted.reserve_exact(1);
+                }
                 self.accepted.push(Accepted { hash, until });
             }
         }

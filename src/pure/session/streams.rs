@@ -133,6 +133,10 @@ impl<H: Clone> Streams<H> {
             .iter()
             .position(|live| Some(live.epoch) == self.standalone);
         let old = old.map(|nth| self.live.remove(nth).handle);
+        if self.live.is_empty() {
+            // An idle session has this one.
+            self.live.reserve_exact(1);
+        }
         self.live.push(Live {
             epoch,
             stage: Stage::Running,

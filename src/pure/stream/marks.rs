@@ -48,6 +48,10 @@ impl Marks {
         if self.marks.len() == ACK_MARKS_MAX {
             self.thin(wire_bytes);
         }
+        if self.marks.is_empty() {
+            // A connection on an idle stream carries one event.
+            self.marks.reserve_exact(1);
+        }
         self.marks.push(Mark { wire_bytes, seq });
     }
 

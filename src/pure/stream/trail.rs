@@ -222,6 +222,10 @@ impl Trail {
         if id.len() <= UPSTREAM_ID_BYTES_MAX {
             place.extend_from_slice(id);
         }
+        if kept.marks.is_empty() {
+            // An idle stream has one.
+            kept.marks.reserve_exact(1);
+        }
         kept.marks.push_back(Mark {
             at,
             stand,

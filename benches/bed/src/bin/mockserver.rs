@@ -6,7 +6,7 @@
 //!                                 "batch":K,"flush":bool}
 //! GET  (+ Last-Event-ID)       -> standalone SSE stream, or resumption of the stream the id names
 //! DELETE                       -> 200
-//! Event ids are self-describing (`p.<n>.<bytes>.<interval_us>.<rpcid>.<nonce>:<seq>`), so a resume is stateless.
+//! Event ids are self-describing (`p.<n>.<bytes>.<interval_us>.<rpcid>.<nonce>[.<batch>]:<seq>`), so a resume is stateless.
 //!
 //! Admin (other port): POST /set {"get_bytes":..,"get_interval_us":..,"get_first":bool,"hb_ms":..,"get_ids":bool}
 //!                     POST /cut?abrupt | /cut?clean ; POST /emit (one event on every paced stream) ; GET /stats
@@ -421,6 +421,8 @@ async fn handle(req: Request<hyper::body::Incoming>, sh: Arc<Shared>) -> Result<
                     let mut nonce = [0u8; 4];
                     getrandom::fill(&mut nonce).unwrap();
                     let key = format!("p.{}.{}.{}.{}.{:x}", a.n, a.bytes, a.interval_us, id.trim_matches('"'), u32::from_le_bytes(nonce));
+                    // what comes at once comes at once again to a client that comes back for it
+                    let key = if a.batch > 1 { format!("{key}.{}", a.batch) } else { key };
                     let mut s = Sse::new(sh.clone(), 1, a.n, a.bytes, a.interval_us, a.ids, &key, Some(final_event(id)), true);
                     // spread the paced streams over their interval
                     if a.interval_us > 0 && !a.first_now {
@@ -460,8 +462,11 @@ async fn handle(req: Request<hyper::body::Incoming>, sh: Arc<Shared>) -> Result<
             let num = |i: usize| f.get(i).and_then(|v| v.parse::<u64>().ok()).unwrap_or(0);
             sh.resumes.fetch_add(1, Relaxed);
             let fin = (f[0] == "p").then(|| final_event(f.get(4).copied().unwrap_or("null")));
-            // the next event is replayed at once, later ones keep the pace
-            return Ok(sse(Sse::new(sh.clone(), seq + 1, num(1), num(2), num(3), true, key, fin, true)));
+            // the next event (or what is left of its batch) is replayed at once, later ones keep the pace
+            let mut s = Sse::new(sh.clone(), seq + 1, num(1), num(2), num(3), true, key, fin, true);
+            let batch = num(6).max(1);
+            s.batch = (batch - seq % batch) as u32;
+            return Ok(sse(s));
         }
         let (b, i) = (sh.get_bytes.load(Relaxed), sh.get_interval_us.load(Relaxed));
         let mut nonce = [0u8; 4];

@@ -2,8 +2,32 @@
 //! Law: every mode is bounded in time and in streams.
 //! Next: `scan.rs`.
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use std::net::Ipv4Addr;
+
+/// Where a run stands on a curve: `sessions=9000`. Copied to the output.
+#[derive(Clone)]
+pub(crate) struct At {
+    pub(crate) axis: String,
+    pub(crate) value: u64,
+}
+impl std::str::FromStr for At {
+    type Err = String;
+    fn from_str(text: &str) -> Result<At, String> {
+        let (axis, value) = text.split_once('=').ok_or("AXIS=NUMBER")?;
+        Ok(At { axis: axis.to_string(), value: value.parse().map_err(|e| format!("{value}: {e}"))? })
+    }
+}
+
+/// After which event of a held stream a client comes back.
+#[derive(Clone, Copy, PartialEq, Debug, ValueEnum)]
+pub(crate) enum Cursor {
+    /// the first one: all others are replayed
+    First,
+    /// the last but one: what is measured is the way to it
+    Last,
+}
+
 #[derive(Parser, Clone)]
 pub(crate) struct Args {
     /// http://127.0.0.1:PORT/path, comma separated for several (stream i uses target i mod n)
@@ -23,6 +47,9 @@ pub(crate) struct Args {
     /// label that is copied to the output
     #[arg(long, global = true, default_value = "")]
     pub(crate) name: String,
+    /// where on a curve this run stands, e.g. sessions=9000
+    #[arg(long, global = true)]
+    pub(crate) at: Option<At>,
     /// do not send notifications/initialized
     #[arg(long, global = true)]
     pub(crate) no_initialized: bool,
@@ -108,5 +135,44 @@ pub(crate) enum Mode {
         timeout: f64,
         #[arg(long, default_value_t = 200)]
         bytes: u64,
+    },
+    /// hold idle sessions open until SIGTERM, while other runs load the proxy; one line when they stand, one at the end
+    Hold {
+        #[arg(long, default_value_t = 1000)]
+        streams: usize,
+        #[arg(long, default_value_t = 100)]
+        conc: usize,
+        #[arg(long, default_value_t = 15000)]
+        hb_ms: u64,
+        #[arg(long, default_value_t = 200)]
+        first: u64,
+        /// end after so many seconds, whatever happens
+        #[arg(long, default_value_t = 300.0)]
+        secs: f64,
+    },
+    /// come back again and again to streams whose events are held, and take them once more
+    Replay {
+        /// streams, each of a session of its own
+        #[arg(long, default_value_t = 8)]
+        streams: usize,
+        /// events that each stream holds
+        #[arg(long, default_value_t = 1000)]
+        n: u64,
+        #[arg(long, default_value_t = 200)]
+        bytes: u64,
+        #[arg(long, value_enum, default_value_t = Cursor::First)]
+        after: Cursor,
+        #[arg(long, default_value_t = 2.0)]
+        secs: f64,
+        #[arg(long, default_value_t = 0.3)]
+        warm: f64,
+    },
+    /// start a proxy again and again: how long until it has answered a request?
+    Start {
+        #[arg(long, default_value_t = 15)]
+        runs: usize,
+        /// the proxy's command; it must stay in the foreground and end at SIGTERM
+        #[arg(trailing_var_arg = true, required = true)]
+        command: Vec<String>,
     },
 }

@@ -1,6 +1,6 @@
 //! Idle streams: the memory of the proxy for each, and the CPU of doing nothing.
 //! Law: memory is read before, while and after the streams stand.
-//! Next: `storm.rs`.
+//! Next: `hold.rs`.
 
 use crate::args::Args;
 use crate::client::{Ctx, admin_all};

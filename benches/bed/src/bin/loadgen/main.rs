@@ -1,4 +1,4 @@
-//! The load generator: one mode a run, one JSON line on standard output.
+//! The load generator: one mode a run, one JSON line on standard output (`hold`: one more when its streams stand).
 //! Law: single-threaded, loopback only, every run bounded in time.
 //! Next: `args.rs`.
 
@@ -15,11 +15,14 @@ mod args;
 mod client;
 mod clock;
 mod cost;
+mod hold;
 mod idle;
 mod json;
 mod raw;
+mod replay;
 mod scan;
 mod sse;
+mod start;
 mod storm;
 mod streams;
 
@@ -45,10 +48,18 @@ fn main() {
             Mode::Storm { streams, conc, cut, kind, storm_conc, timeout, bytes } => {
                 storm::storm_mode(&a, ctx.clone(), streams.min(20_000), conc, &cut, &kind, storm_conc, timeout.min(120.0), bytes).await
             }
+            Mode::Hold { streams, conc, hb_ms, first, secs } => hold::hold_mode(&a, ctx.clone(), streams.min(20_000), conc, hb_ms, first, secs.min(600.0)).await,
+            Mode::Replay { streams, n, bytes, after, secs, warm } => {
+                replay::replay_mode(&a, ctx.clone(), replay::Held { streams, n: n.max(2), bytes, after }, secs.min(120.0), warm).await
+            }
+            Mode::Start { runs, command } => start::start_mode(&ctx, runs.clamp(1, 1000), &command).await,
         };
         let errs = ctx.errors.borrow();
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         merge(&mut v, json!({"name": a.name, "target": a.target, "errors": errs.values().sum::<u64>(), "error_kinds": *errs, "nofile": nofile, "loadavg": load.split(' ').next().unwrap_or("")}));
+        if let Some(at) = &a.at {
+            merge(&mut v, json!({"axis": at.axis, "at": at.value}));
+        }
         println!("{v}");
         0
     });

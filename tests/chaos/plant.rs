@@ -1,0 +1,101 @@
+//! Faults planted on purpose, between what the proxy says and what its client takes it for: the oracle must find each.
+//! Law: each stands for a way in which a proxy could break its promise; none can be told from such a proxy by a client.
+//! Next: `weather.rs`.
+
+use crate::chance::Chance;
+use crate::http::{Event, Head};
+use crate::oracle::Outcome;
+
+/// A planted fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Plant {
+    None,
+    /// Now and then an event is lost, with its position.
+    LosesEvent,
+    /// Now and then an event's message is lost; positions stay dense.
+    LosesMessage,
+    /// Now and then an event comes twice.
+    RepeatsEvent,
+    /// Now and then a message comes twice, at the next position each.
+    RepeatsMessage,
+    /// Resets are not said: neither the header nor the notices come.
+    HushesResets,
+    /// An unknown outcome is told as if nothing had run.
+    DeniesExecution,
+    /// A message of another session comes.
+    MixesSessions,
+}
+
+impl Plant {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::LosesEvent,
+        Self::LosesMessage,
+        Self::RepeatsEvent,
+        Self::RepeatsMessage,
+        Self::HushesResets,
+        Self::DeniesExecution,
+        Self::MixesSessions,
+    ];
+
+    /// What a client gets in place of a verdict on the cursor that it presented.
+    pub(crate) fn verdict(self, head: &mut Head, asked: Option<&str>) {
+        let verdict = head.fields.get_mut("throughline-continuity");
+        let Some(verdict) =
+            verdict.filter(|verdict| self == Self::HushesResets && verdict.starts_with("reset"))
+        else {
+            return;
+        };
+        *verdict = match asked.and_then(|asked| asked.get(1..12)) {
+            Some(epoch) => format!("resumed; epoch=\"{epoch}\""),
+            None => "live".to_owned(),
+        };
+    }
+
+    /// What a client gets in place of an event.
+    pub(crate) fn events(self, event: Event, chance: &mut Chance) -> Vec<Event> {
+        let data = event.data.as_deref().unwrap_or_default();
+        let is_message = data.contains("progress") || data.contains("\"seq\"");
+        let is_notice = data.contains("throughline");
+        let saying = |data: &str| Event {
+            event: None,
+            data: Some(data.to_owned()),
+            ..event.clone()
+        };
+        match self {
+            Self::None | Self::DeniesExecution => vec![event],
+            Self::HushesResets if is_notice => vec![saying("{}")],
+            Self::HushesResets => vec![event],
+            Self::LosesEvent
+            | Self::LosesMessage
+            | Self::RepeatsEvent
+            | Self::RepeatsMessage
+            | Self::MixesSessions
+                if !is_message || !chance.percent(5) =>
+            {
+                vec![event]
+            }
+            Self::LosesEvent => Vec::new(),
+            Self::LosesMessage => vec![saying("{}")],
+            Self::RepeatsEvent => vec![event.clone(), event],
+            Self::RepeatsMessage => {
+                let next = event
+                    .id
+                    .as_deref()
+                    .and_then(|id| id.rsplit_once('.'))
+                    .map(|(prefix, seq)| format!("{prefix}.{}", seq.parse::<u64>().unwrap_or(0) + 1));
+                vec![event.clone(), Event { id: next, ..event }]
+            }
+            Self::MixesSessions => vec![saying(
+                r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"logger":"backend","data":{"tag":"somebody","seq":1}}}"#,
+            )],
+        }
+    }
+
+    /// What a client takes an outcome for.
+    pub(crate) fn outcome(self, outcome: Outcome) -> Outcome {
+        match (self, outcome) {
+            (Self::DeniesExecution, Outcome::Unknown(why)) => Outcome::NotExecuted(why),
+            (_, outcome) => outcome,
+        }
+    }
+}
