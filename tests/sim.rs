@@ -49,7 +49,8 @@ use crate::run::world;
 const FIXED: std::ops::Range<u64> = 0..60;
 
 /// Seeds that found something once: a cursor that was answered from an epoch which began while it was on its way.
-const FOUND: [u64; 1] = [674];
+/// And a batch's client that was cut between a priming event and the loss that stood behind it.
+const FOUND: [u64; 3] = [674, 9_000_729, 9_001_354];
 
 /// Fresh seeds beside them.
 const FRESH: u64 = 20;

@@ -13,7 +13,6 @@ use crate::pure::event_id::StreamName;
 use crate::pure::log::{EndMark, Millis};
 use crate::pure::refusal::{self, Failure};
 use crate::pure::resume::{self, Again, Resume, WithoutCursor};
-use crate::pure::rpc::RequestId;
 use crate::pure::session::Written;
 use crate::pure::sse::encode;
 use crate::pure::stream::attach::{Boundary, Presented, Standing, succession};
@@ -24,6 +23,7 @@ use crate::relay::canned_task;
 use crate::relay::farewell::Late;
 use crate::relay::headers::{self, Verdict};
 use crate::relay::mailbox::{Asked, Command, Mailbox, Reply};
+use crate::relay::missed::{Missed, told_in_turn};
 use crate::relay::outcome::FirstHead;
 use crate::relay::reader::{Parting, Reader};
 use crate::relay::sink::{ClientSink, Ending};
@@ -38,10 +38,12 @@ pub(crate) struct Awaited {
     ask: u32,
     /// From here it will be served.
     pub(crate) from: Seq,
+    /// The position that its priming event names.
+    primed: Seq,
     agent: Agent,
     presented: Presented,
     /// Requests of a batch whose answers are held no more, and why: it is told before anything else.
-    missed: Vec<(RequestId, Reason)>,
+    missed: Vec<Missed>,
 }
 
 /// A client that asks before the backend answered the first upstream GET: it waits for that answer, bounded.
@@ -139,19 +141,24 @@ impl<W: World> StreamTask<W> {
     fn unmet(&mut self, had: Seq, reason: Reason, waiting: Waiting, now: Millis) {
         let span = self.log.span();
         if self.life.is_over() && span.first <= span.last {
-            let missed = self.life.answers_between(had, span.first);
             let from = match self.life.brings() {
                 // The last event is the one response.
                 Answers::One => Seq::new(span.last.get().saturating_sub(1)),
                 Answers::Several => Seq::new(span.first.get().saturating_sub(1)),
             };
+            let placed = self.life.placed_between(had, span.first);
+            let missed = told_in_turn((had, from), placed, reason);
             let verdict = Verdict::Reset {
                 reason,
                 epoch: self.epoch,
             };
             self.promise(from, Presented::Cursor, verdict, waiting);
             if let Some(awaited) = &mut self.awaited {
-                awaited.missed = missed.into_iter().map(|id| (id, reason)).collect();
+                if !missed.is_empty() {
+                    // A client that is cut before it heard of them presents this again, and hears of them again.
+                    awaited.primed = had;
+                }
+                awaited.missed = missed;
             }
             return;
         }
@@ -261,6 +268,7 @@ impl<W: World> StreamTask<W> {
         self.awaited = Some(Box::new(Awaited {
             ask,
             from,
+            primed: from,
             agent,
             presented,
             missed: Vec::new(),
@@ -278,6 +286,7 @@ impl<W: World> StreamTask<W> {
         self.awaited = Some(Box::new(Awaited {
             ask,
             from,
+            primed: from,
             agent: self.agent,
             presented: Presented::Cursor,
             missed: Vec::new(),
@@ -353,7 +362,7 @@ impl<W: World> StreamTask<W> {
     /// What a connection is told before anything of the log: something at once, and an id where it is understood.
     fn first_words(&self, awaited: &Awaited) -> Vec<u8> {
         let mut frames = Vec::new();
-        let id = self.prime_id(awaited.from);
+        let id = self.prime_id(awaited.primed);
         if self.name == StreamName::HttpSse {
             self.announce(&id, &mut frames);
             return frames;
@@ -366,14 +375,19 @@ impl<W: World> StreamTask<W> {
             self.relay.base_retry_ms(&self.session),
         );
         let mut id = Vec::new();
-        for (request, reason) in &awaited.missed {
+        for Missed {
+            id: request,
+            reason,
+            told_at,
+        } in &awaited.missed
+        {
             let failure = Failure::Reset {
                 reason: *reason,
                 epoch: self.epoch,
             };
             id.clear();
-            // It stands outside the log: the cursor goes on from where the log begins.
-            self.prefix.event(awaited.from, &mut id);
+            // It stands outside the log, in the place of the answer that went.
+            self.prefix.event(*told_at, &mut id);
             encode::frame(&mut frames, &id, b"", &refusal::error(request, failure));
         }
         frames

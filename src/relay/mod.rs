@@ -71,6 +71,7 @@ mod intake;
 mod isolated;
 mod kept;
 mod mailbox;
+mod missed;
 mod outcome;
 pub mod passing;
 mod patience;

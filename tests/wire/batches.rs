@@ -335,6 +335,11 @@ fn a_reset_of_an_answered_batch() {
     // One that had nothing of it, as far as its cursor says.
     let mut client = session.resume(early.id());
     assert_eq!(verdict(&client.head()), "reset window_exceeded");
+    let prime = client.event();
+    client.cut();
+    // One that was cut before it heard of the loss hears of it again.
+    let mut client = session.resume(prime.id());
+    assert_eq!(verdict(&client.head()), "reset window_exceeded");
     client.event();
     let told = errors(&mut client, &["2"], ("window_exceeded", "unknown"));
     let mut held = Vec::new();

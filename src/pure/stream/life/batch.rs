@@ -38,11 +38,19 @@ impl Life {
     /// The requests whose answers stand in the log after `had` and before `held`: a client that had everything up to
     /// the one can't be given them by a log that begins with the other. None for a single request.
     pub fn answers_between(&self, had: Seq, held: Seq) -> Vec<RequestId> {
+        self.placed_between(had, held)
+            .into_iter()
+            .map(|(_, id)| id)
+            .collect()
+    }
+
+    /// The same, each with the place of its answer.
+    pub fn placed_between(&self, had: Seq, held: Seq) -> Vec<(Seq, RequestId)> {
         let in_order = self.asked[self.open..].iter().rev();
         let placed = in_order.zip(&self.answers);
-        let mut missed: Vec<RequestId> = placed
+        let mut missed: Vec<(Seq, RequestId)> = placed
             .filter(|(_, at)| **at > had && **at < held)
-            .map(|(id, _)| id.clone())
+            .map(|(id, at)| (*at, id.clone()))
             .collect();
         missed.reverse();
         missed
