@@ -20,6 +20,7 @@ mod http;
 mod kept;
 #[path = "sim/modern.rs"]
 mod modern;
+#[allow(dead_code, reason = "the chaos on real processes uses the rest of it")]
 #[path = "sim/oracle.rs"]
 mod oracle;
 #[path = "sim/papers.rs"]
@@ -32,6 +33,7 @@ mod plant;
 mod run;
 #[path = "sim/shelf.rs"]
 mod shelf;
+#[allow(dead_code, reason = "the chaos on real processes uses the rest of it")]
 #[path = "sim/trail.rs"]
 mod trail;
 #[path = "sim/weather.rs"]

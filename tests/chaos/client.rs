@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use crate::http::{Blocks, Event, Talk};
 use crate::oracle::Outcome;
 use crate::pace::pass;
-use crate::street::{Again, Street};
+use crate::street::{Again, Street, THE_PROXY};
 use crate::talk::{Answered, BOUND, Line};
 use crate::trail::{Kind, Meaning, Trail, outcome_of};
 
@@ -234,6 +234,7 @@ impl Person {
         };
         let trail = Trail::new(&self.label, kind).with(self.street.verdicts);
         self.street.oracle.called(token);
+        self.street.oracle.sent(token, Some(THE_PROXY));
         let asked = timeout(
             CALL_MAX,
             self.until_its_end(trail, (token, id), &body.to_string()),
@@ -271,7 +272,7 @@ impl Person {
             let spare = self.spare.lock().expect("no panic while it is held").take();
             match self.line.send_on(spare, ("POST", None, body)).await {
                 Answered::Stream(head, talk) => {
-                    trail.opened(&oracle, &head, None);
+                    trail.opened(&oracle, (&head, None), None);
                     break talk;
                 }
                 Answered::Whole(head, body) if head.status() == 200 => {
@@ -320,7 +321,7 @@ impl Person {
             end = match self.line.send("GET", Some(&cursor), "").await {
                 Answered::Stream(mut head, talk) => {
                     self.street.plant.verdict(&mut head, Some(&cursor));
-                    trail.opened(&oracle, &head, Some(&cursor));
+                    trail.opened(&oracle, (&head, None), Some(&cursor));
                     self.follow(talk, |event| trail.took(&oracle, event)).await
                 }
                 Answered::Whole(head, _) if head.status() == 404 => {
@@ -395,7 +396,7 @@ impl Person {
             match self.line.send("GET", cursor.as_deref(), "").await {
                 Answered::Stream(mut head, talk) => {
                     self.street.plant.verdict(&mut head, cursor.as_deref());
-                    notes.trail().opened(&oracle, &head, cursor.as_deref());
+                    notes.trail().opened(&oracle, (&head, None), cursor.as_deref());
                     opened.send_replace(true);
                     let took = |event: &Event| {
                         let meaning = notes.trail().took(&oracle, event);

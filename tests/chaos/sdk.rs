@@ -12,7 +12,7 @@ use crate::lab::{self, Process, Sdk};
 use crate::oracle::Outcome;
 use crate::pace::pass;
 use crate::signal::{self, Signal};
-use crate::street::Street;
+use crate::street::{Street, THE_PROXY};
 use crate::trail::Verdicts;
 
 /// What a client may take to start, or to end a call: the longest that an SDK waits by itself, and a margin.
@@ -84,6 +84,7 @@ impl Client {
             let token = format!("{}:{nth}", self.name);
             let steps = 2 + self.street.chance.below(self.street.load.steps_max);
             oracle.called(&token);
+            oracle.sent(&token, Some(THE_PROXY));
             match timeout(BOUND, self.call(&token, steps)).await {
                 Ok(Ok(End::Told(outcome))) => {
                     let is_result = outcome == Outcome::Result;

@@ -8,9 +8,12 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::chance::Chance;
-use crate::oracle::Oracle;
+use crate::oracle::{Oracle, Process};
 use crate::plant::Plant;
 use crate::trail::Verdicts;
+
+/// The proxy, one for its clients whichever of its processes stands there: what it was asked for once runs once.
+pub(crate) const THE_PROXY: Process = Process(0);
 
 /// How much is asked of the servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

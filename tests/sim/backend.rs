@@ -163,7 +163,7 @@ impl Site {
         let number = told.entry(session.label.clone()).or_default();
         *number += 1;
         let note = json!({"jsonrpc": "2.0", "method": "notifications/message", "params":
-            {"level": "info", "logger": "backend", "data": format!("{}/{number}", session.label)}});
+            {"level": "info", "logger": "backend", "data": {"tag": session.label, "seq": number}}});
         if self.ways.storing != Storing::None {
             session.archive.add(NOTES, note.to_string(), Over::No);
         } else if let Some((_, to)) = &session.listener {
@@ -400,7 +400,7 @@ impl Here {
         self.site.oracle.saw(format!("replica {} runs {token}", self.nth));
         self.site.oracle.executed(&token);
         let result = json!({"jsonrpc": "2.0", "id": message["id"], "result":
-            {"content": [{"type": "text", "text": format!("done {token}")}]}});
+            {"content": [{"type": "text", "text": format!("{token}:done")}]}});
         pass(pace).await;
         self.breathe().await;
         if steps == 0 && self.site.chance().percent(self.site.ways.json) {
@@ -454,7 +454,7 @@ impl Here {
                     "params": {"progressToken": token, "progress": step, "total": steps}}));
             }
             events.push(json!({"jsonrpc": "2.0", "id": call["id"], "result":
-                {"content": [{"type": "text", "text": format!("done {token}")}]}}));
+                {"content": [{"type": "text", "text": format!("{token}:done")}]}}));
         }
         pass(pace).await;
         self.breathe().await;
@@ -521,7 +521,7 @@ impl Here {
             self.breathe().await;
             let (data, over) = if step > steps {
                 let result = json!({"jsonrpc": "2.0", "id": message["id"], "result":
-                    {"content": [{"type": "text", "text": format!("done {token}")}]}});
+                    {"content": [{"type": "text", "text": format!("{token}:done")}]}});
                 (result, Over::Yes)
             } else {
                 let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",

@@ -19,13 +19,13 @@ use crate::backend::Site;
 use crate::chance::Chance;
 use crate::clock::pass;
 use crate::http::{Blocks, Event, Head, Talk};
-use crate::oracle::{Oracle, Outcome};
+use crate::oracle::{Oracle, Outcome, Process};
 use crate::papers::{self, Papers};
 use crate::place::proxy_address;
 use crate::plant::Plant;
 use crate::trail::{Kind, Meaning, Trail, outcome_of};
 use crate::weather::{ClientWays, Listening};
-use crate::wires::{Process, Wires};
+use crate::wires::Wires;
 
 /// After the storm, so long until whatever a client waits for must have come.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
@@ -269,14 +269,14 @@ impl Person {
         }
         text.push_str(&format!("content-length: {}\r\n\r\n{body}", body.len()));
         talk.send(&text).await?;
-        let head = talk.head().await.map_err(lost)?;
+        let head = talk.head().await?;
         let Some(head) = head else {
             return Ok(Answered::Lost);
         };
         if head.is_stream() && head.status() == 200 {
             return Ok(Answered::Stream(head, talk));
         }
-        let body = talk.whole().await.map_err(lost)?;
+        let body = talk.whole().await?;
         Ok(Answered::Whole(head, body))
     }
 
@@ -622,10 +622,8 @@ impl Person {
             while let Ok(Some(event)) = blocks.next() {
                 let message: Value =
                     serde_json::from_str(event.data.as_deref().unwrap_or_default()).unwrap_or(Value::Null);
-                let whose = message["params"]["data"]
-                    .as_str()
-                    .and_then(|note| note.rsplit_once('/'));
-                if whose.is_some_and(|(whose, _)| whose != self.label)
+                let whose = message["params"]["data"]["tag"].as_str();
+                if whose.is_some_and(|whose| whose != self.label)
                     || !message["params"]["progressToken"].is_null()
                 {
                     self.oracle()
@@ -633,13 +631,5 @@ impl Person {
                 }
             }
         }
-    }
-}
-
-/// A connection that ends in the middle of a head is a cut, not a malformed answer.
-fn lost(error: io::Error) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::InvalidData => io::ErrorKind::UnexpectedEof.into(),
-        kind => kind.into(),
     }
 }

@@ -11,12 +11,12 @@ use tokio::time::Instant;
 
 use crate::chance::Chance;
 use crate::clock::pass;
-use crate::oracle::Oracle;
+use crate::oracle::{Oracle, Process};
 use crate::place::{Order, Place, Sphere, Start, proxy_address};
 use crate::plant::Plant;
 use crate::shelf::Shelf;
 use crate::weather::{Succession, Weather};
-use crate::wires::{Cut, Host, Process, Wires};
+use crate::wires::{Cut, Host, Wires};
 
 /// What all logs of a process may hold, in bytes.
 const BUDGET: usize = 1 << 20;

@@ -49,8 +49,14 @@ pub(crate) struct Talk {
     body: Body,
 }
 
+/// What no strict reader would take.
 fn broken(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+}
+
+/// What a connection that was cut leaves.
+fn early(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, what.to_owned())
 }
 
 impl Talk {
@@ -83,7 +89,7 @@ impl Talk {
             if !self.more().await? {
                 return match self.buffer.is_empty() {
                     true => Ok(None),
-                    false => Err(broken("half a head")),
+                    false => Err(early("half a head")),
                 };
             }
         };
@@ -133,7 +139,7 @@ impl Talk {
             }
             Body::Length(left) => {
                 if self.buffer.is_empty() && !self.more().await? {
-                    return Err(broken("a body that ends early"));
+                    return Err(early("a body that ends early"));
                 }
                 let count = left.min(self.buffer.len());
                 self.body = Body::Length(left - count);
@@ -171,7 +177,7 @@ impl Talk {
                 }
             }
             if !self.more().await? {
-                return Err(broken("a chunk that ends early"));
+                return Err(early("a chunk that ends early"));
             }
         }
     }

@@ -56,17 +56,11 @@ impl Modern {
         match self.ask(&token, id, steps).await {
             Ok(End::Told(outcome)) => oracle.told(&token, self.streets.plant.outcome(outcome)),
             Ok(End::Broken) => oracle.gave_up(&token, "its connection ended"),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData && self.is_whole_refusal(&error) => {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 oracle.violated(format!("{token}: a malformed answer: {error}"));
             }
             Err(_) => oracle.gave_up(&token, "its connection broke"),
         }
-    }
-
-    /// What ends early is a connection that broke; anything else that a strict reader refuses is a fault.
-    fn is_whole_refusal(&self, error: &io::Error) -> bool {
-        let words = error.to_string();
-        !words.contains("early") && !words.contains("half")
     }
 
     async fn ask(&mut self, token: &str, id: u64, steps: u64) -> io::Result<End> {

@@ -10,8 +10,6 @@ use std::sync::{Mutex, MutexGuard};
 
 use tokio::time::Instant;
 
-use crate::wires::Process;
-
 /// Lines of history kept; a world that says more is cut at the front.
 const LINES_MAX: usize = 50_000;
 
@@ -62,6 +60,10 @@ struct Book {
     tally: Tally,
     epochs: BTreeMap<String, Life>,
 }
+
+/// One process of the proxy, by its number in this world. No two have the same, even at one address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Process(pub(crate) u32);
 
 /// One epoch of a stream.
 #[derive(Clone, Copy, Debug)]
@@ -227,6 +229,19 @@ impl Oracle {
             let _ = writeln!(text, "{line}");
         }
         text
+    }
+
+    /// How often this happened until now.
+    pub(crate) fn count(&self, what: &str) -> u64 {
+        self.book().tally.0.get(what).copied().unwrap_or(0)
+    }
+
+    /// The calls whose clients have their results.
+    pub(crate) fn results(&self) -> Vec<String> {
+        let book = self.book();
+        let calls = book.calls.iter();
+        let with_result = calls.filter(|(_, call)| call.outcome == Some(Outcome::Result));
+        with_result.map(|(token, _)| token.clone()).collect()
     }
 
     /// Two worlds of one seed have the same.

@@ -23,8 +23,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::chance::Chance;
+use crate::oracle::Process;
 use crate::shelf::Shelf;
-use crate::wires::{Cut, Host, Process};
+use crate::wires::{Cut, Host};
 
 /// How long connections may take to close at the very end.
 const LAST_CLOSES: Duration = Duration::from_secs(2);

@@ -18,9 +18,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::chance::Chance;
 use crate::clock::pass;
-use crate::oracle::Oracle;
+use crate::oracle::{Oracle, Process};
 use crate::plant::Plant;
-use crate::wires::Process;
 
 /// The store.
 pub(crate) struct Shelf {

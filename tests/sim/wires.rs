@@ -18,6 +18,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::chance::Chance;
 use crate::clock::pass;
+use crate::oracle::Process;
 
 /// After so long the kernel gives a silent peer up.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
@@ -50,10 +51,6 @@ pub(crate) enum Side {
     Clients,
     Backends,
 }
-
-/// One process of the proxy, by its number in this world. No two have the same, even at one address.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Process(pub(crate) u32);
 
 /// The network.
 pub(crate) struct Wires {
