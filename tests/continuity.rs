@@ -20,6 +20,8 @@ mod replica;
 )]
 #[path = "deploy/rust_server.rs"]
 mod rust_server;
+#[path = "interop/seen.rs"]
+mod seen;
 #[allow(dead_code, reason = "the chaos on real processes uses the rest of it")]
 #[path = "interop/signal.rs"]
 mod signal;
@@ -30,7 +32,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -236,30 +237,6 @@ fn table(all: &[(Plan, Seen)]) -> String {
     text
 }
 
-fn table_file() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/CONTINUITY.md")
-}
-
-/// Compares the table with the file, or writes it; what differs.
-fn keep(table: &str) -> Result<(), String> {
-    let file = table_file();
-    if std::env::var_os("THROUGHLINE_WRITE_MATRIX").is_some() {
-        return std::fs::write(&file, table).map_err(|error| error.to_string());
-    }
-    let written = std::fs::read_to_string(&file).unwrap_or_default();
-    if written == table {
-        return Ok(());
-    }
-    let seen = table
-        .lines()
-        .filter(|line| !written.lines().any(|other| other == *line));
-    let seen: Vec<&str> = seen.collect();
-    Err(format!(
-        "tests/CONTINUITY.md says otherwise; this was seen:\n{}\n",
-        seen.join("\n")
-    ))
-}
-
 async fn make(plans: Vec<Plan>) -> (Vec<(Plan, Seen)>, usize) {
     let works = plans.clone().into_iter().map(|plan| async move {
         let began = Instant::now();
@@ -344,7 +321,7 @@ fn main() -> ExitCode {
     seen.sort_by_key(|(plan, _)| plan.kind.name());
     println!("\ncontinuity: {} runs, {failed} failed", seen.len());
     let kept = if words.is_empty() {
-        keep(&table(&seen))
+        seen::keep("tests/CONTINUITY.md", &table(&seen))
     } else {
         Ok(())
     };

@@ -29,6 +29,8 @@ mod published;
 #[allow(dead_code, reason = "the interoperability tests use the rest of it")]
 #[path = "../examples/quickstart/relay.rs"]
 mod relay;
+#[path = "interop/seen.rs"]
+mod seen;
 #[allow(dead_code, reason = "the chaos on real processes uses the rest of it")]
 #[path = "interop/signal.rs"]
 mod signal;
@@ -39,7 +41,6 @@ mod tape;
 mod turns;
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::backend::Backend;
@@ -102,25 +103,6 @@ fn table(all: &[(Pair, Seen)]) -> String {
     text
 }
 
-fn table_file() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/MATRIX.md")
-}
-
-/// Compares the table with the file, or writes it; whether they are now the same.
-fn keep(table: &str) -> Result<(), String> {
-    let file = table_file();
-    if std::env::var_os("THROUGHLINE_WRITE_MATRIX").is_some() {
-        return std::fs::write(&file, table).map_err(|error| error.to_string());
-    }
-    let written = std::fs::read_to_string(&file).unwrap_or_default();
-    if written == table {
-        return Ok(());
-    }
-    Err(format!(
-        "tests/MATRIX.md says otherwise; this was seen:\n\n{table}\n"
-    ))
-}
-
 fn main() -> ExitCode {
     let words = turns::words();
     if !place::lab().join("installed").exists() {
@@ -141,7 +123,7 @@ fn main() -> ExitCode {
         all.len()
     );
     let kept = if words.is_empty() {
-        keep(&table(&all))
+        seen::keep("tests/MATRIX.md", &table(&all))
     } else {
         Ok(())
     };

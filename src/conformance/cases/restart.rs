@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::conformance::account::error_of;
-use crate::conformance::bench::Sessions;
+use crate::conformance::bench::{Reference, Sessions};
 use crate::conformance::cases::Trial;
 use crate::conformance::judge;
 use crate::conformance::outcome::{Finding, How, Outcome, Tried};
@@ -79,17 +79,22 @@ pub(super) async fn running_call(trial: Trial) -> Tried {
     let call = trial.call()?;
     let session = trial.session().await?;
     let running = trial.half_a_call(&session).await?;
+    outlived(&trial, &session, running, call).await
+}
+
+/// Restarts the server under what is being read, cuts that, and comes back for the rest of it.
+async fn outlived(trial: &Trial, session: &Session, running: Running, whole: &Reference) -> Tried {
     let cursor = running.cursor().cloned();
     let Running {
         account, stream, had, ..
     } = running;
-    restart(&trial).await?;
+    restart(trial).await?;
     stream.cut();
     let came = trial
-        .come_back_late(&session, &account, call, cursor.as_ref())
+        .come_back_late(session, &account, whole, cursor.as_ref())
         .await?;
     let at = cursor.map_or(had.len(), |cursor| cursor.had);
-    Ok(judge::sequence(&call.behind(at), &came))
+    Ok(judge::sequence(&whole.behind(at), &came))
 }
 
 pub(super) async fn next_call(trial: Trial) -> Tried {
@@ -161,17 +166,7 @@ pub(super) async fn listening(trial: Trial) -> Tried {
     let emission = trial.emission()?;
     let session = trial.session().await?;
     let running = trial.half_an_emission(&session).await?;
-    let cursor = running.cursor().cloned();
-    let Running {
-        account, stream, had, ..
-    } = running;
-    restart(&trial).await?;
-    stream.cut();
-    let came = trial
-        .come_back_late(&session, &account, emission, cursor.as_ref())
-        .await?;
-    let at = cursor.map_or(had.len(), |cursor| cursor.had);
-    Ok(judge::sequence(&emission.behind(at), &came))
+    outlived(&trial, &session, running, emission).await
 }
 
 /// The silent re-origination: the new life has counted past the old cursor, so its numbers look right.
