@@ -13,6 +13,9 @@ mod client;
 #[path = "wire/peer.rs"]
 mod peer;
 #[allow(dead_code, reason = "the wire tests use the rest of it")]
+#[path = "interop/port.rs"]
+mod port;
+#[allow(dead_code, reason = "the wire tests use the rest of it")]
 #[path = "wire/proxy.rs"]
 mod proxy;
 

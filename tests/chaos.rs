@@ -28,6 +28,9 @@ mod place;
 #[allow(dead_code, reason = "the simulation uses the rest of it")]
 #[path = "sim/plant.rs"]
 mod plant;
+#[allow(dead_code, reason = "the wire tests use the rest of it")]
+#[path = "interop/port.rs"]
+mod port;
 #[path = "chaos/proxy.rs"]
 mod proxy;
 #[path = "chaos/relay.rs"]

@@ -2,6 +2,9 @@
 //! Law: exit codes are promised, so they stand here as numbers.
 //! Next: `../src/cli.rs`.
 
+#[path = "interop/port.rs"]
+mod port;
+
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -13,6 +16,8 @@ use throughline::pure::event_id::{IdPrefix, StreamName, Uid};
 use throughline::pure::keys::{KeyId, KeyRing};
 use throughline::pure::revision::Revision;
 use throughline::pure::session_token::{self, Flags, ReplicaKey, Sealed, Transport};
+
+use crate::port::Held;
 
 fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_throughline"))
@@ -136,8 +141,8 @@ fn help_and_usage() {
 /// The continuity suite: what it says before it tries anything, and when it can't.
 #[test]
 fn conformance_says_why_nothing_could_be_tried() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let nobody = format!("http://{closed}/mcp");
+    let nobody = Held::any().unwrap();
+    let nobody = nobody.url();
     check(
         &["conformance", "--list"],
         0,

@@ -25,6 +25,9 @@ mod lab;
 #[allow(dead_code, reason = "the check for clients uses the rest of it")]
 #[path = "interop/place.rs"]
 mod place;
+#[allow(dead_code, reason = "the wire tests use the rest of it")]
+#[path = "interop/port.rs"]
+mod port;
 #[path = "interop/published.rs"]
 mod published;
 #[path = "conformance/server.rs"]

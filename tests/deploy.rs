@@ -19,6 +19,9 @@ mod lab;
 #[allow(dead_code, reason = "the check for clients uses the rest of it")]
 #[path = "interop/place.rs"]
 mod place;
+#[allow(dead_code, reason = "the wire tests use the rest of it")]
+#[path = "interop/port.rs"]
+mod port;
 #[allow(dead_code, reason = "the quick start uses the rest of it")]
 #[path = "../examples/quickstart/relay.rs"]
 mod relay;

@@ -12,6 +12,8 @@ mod peer;
 #[allow(dead_code, reason = "the interoperability tests use the rest of it")]
 #[path = "interop/place.rs"]
 mod place;
+#[path = "interop/port.rs"]
+mod port;
 #[allow(dead_code, reason = "the wire tests use the rest of it")]
 #[path = "wire/proxy.rs"]
 mod proxy;
@@ -25,6 +27,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::port::Held;
 use crate::proxy::Proxy;
 
 /// How long a real program may take to say its next word. It bounds a hang, and measures nothing.
@@ -137,12 +140,8 @@ fn each_with_each() {
 #[test]
 fn nobody_there() {
     for client in [Sdk::TypeScript, Sdk::Python] {
-        // Nothing listens on a port that was given back.
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .and_then(|held| held.local_addr())
-            .expect("a port")
-            .port();
-        let proxy = Proxy::start(&[&format!("http://127.0.0.1:{port}/mcp")], &[]);
+        let nobody = Held::any().expect("a port");
+        let proxy = Proxy::start(&[&nobody.url()], &[]);
         let client = Program::start(client, &["client", &format!("http://{}/mcp", proxy.address)]);
         let said = client.next();
         assert_eq!(said["ev"], "over", "{said}");

@@ -11,6 +11,8 @@ mod client;
 mod contradictions;
 #[path = "wire/peer.rs"]
 mod peer;
+#[path = "interop/port.rs"]
+mod port;
 #[path = "wire/proxy.rs"]
 mod proxy;
 #[path = "wire/session.rs"]

@@ -4,7 +4,7 @@
 //! Next: `round.rs`.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::fault::Fault;
 use crate::lab;
 use crate::pace::pass;
-use crate::replica::free_port;
+use crate::port::Held;
 use crate::signal::{self, Signal};
 
 /// Settings of every round: times short enough that a round sees them pass.
@@ -41,14 +41,14 @@ enum Running {
     /// Its log is read.
     Logged(lab::Proxy),
     /// Its log goes nowhere.
-    Mute(SocketAddr, Child),
+    Mute(Held, Child),
 }
 
 impl Running {
     const fn address(&self) -> SocketAddr {
         match self {
             Self::Logged(proxy) => proxy.address,
-            Self::Mute(address, _) => *address,
+            Self::Mute(port, _) => port.address(),
         }
     }
 
@@ -237,7 +237,8 @@ fn in_shell(words: &str, command: Command) -> Command {
 
 /// Its log goes to a disk that is full; that it listens is seen by a connection.
 async fn mute(mut command: Command) -> Result<Running, String> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+    let port = Held::any().map_err(|error| error.to_string())?;
+    let address = port.address();
     command.args([
         "--set",
         &format!("server.listen={address}"),
@@ -260,7 +261,7 @@ async fn mute(mut command: Command) -> Result<Running, String> {
         biased;
         status = child.wait() => Err(format!("the proxy ended before it listened: {status:?}")),
         listens = timeout(STEP_MAX, listens) => match listens {
-            Ok(()) => Ok(Running::Mute(address, child)),
+            Ok(()) => Ok(Running::Mute(port, child)),
             Err(_) => Err("the proxy does not listen".to_owned()),
         },
     }

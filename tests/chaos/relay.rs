@@ -18,6 +18,7 @@ use tokio::task::{JoinHandle, JoinSet, yield_now};
 use crate::chance::Chance;
 use crate::oracle::Oracle;
 use crate::pace::pass;
+use crate::port::Held;
 
 /// Most bytes that are held at a time.
 const PIECE_BYTES: usize = 16 * 1024;
@@ -108,14 +109,15 @@ impl Shared {
 }
 
 impl Relay {
-    /// Starts one at this address, in front of `target`; nothing is hurt yet.
+    /// Starts one in front of `target`; nothing is hurt yet.
     pub(crate) async fn start(
         name: &'static str,
-        (address, target): (SocketAddr, SocketAddr),
+        target: SocketAddr,
         (chance, oracle): (Chance, Arc<Oracle>),
     ) -> io::Result<Self> {
+        let port = Held::any()?;
+        let address = port.address();
         let listener = TcpListener::bind(address).await?;
-        let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             name,
             target: Mutex::new(target),
@@ -124,7 +126,7 @@ impl Relay {
             oracle,
         });
         let (door, standing) = watch::channel(Door::Open);
-        let task = tokio::spawn(accept(listener, Arc::clone(&shared), standing));
+        let task = tokio::spawn(accept((port, listener), Arc::clone(&shared), standing));
         Ok(Self {
             address,
             shared,
@@ -160,10 +162,7 @@ impl Drop for Relay {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>, mut door: watch::Receiver<Door>) {
-    let Ok(address) = listener.local_addr() else {
-        return;
-    };
+async fn accept((port, listener): (Held, TcpListener), shared: Arc<Shared>, mut door: watch::Receiver<Door>) {
     let mut listener = Some(listener);
     // The connections live in this set, so that they end with the relay.
     let mut connections = JoinSet::new();
@@ -180,7 +179,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut door: watch::Rec
                 Ok(()) => {
                     let standing = *door.borrow_and_update();
                     listener = match standing {
-                        Door::Open => TcpListener::bind(address).await.ok(),
+                        Door::Open => Some(TcpListener::bind(port.address()).await.expect("the port is ours")),
                         Door::Shut => None,
                     };
                 }

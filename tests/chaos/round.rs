@@ -4,7 +4,6 @@
 //! Next: `report.rs`.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +21,7 @@ use crate::pace::pass;
 use crate::plant::Plant;
 use crate::proxy::Proxy;
 use crate::relay::{Door, Relay};
-use crate::replica::{Kind, Ledger, Replica, free_port};
+use crate::replica::{Kind, Ledger, Replica};
 use crate::sdk::{self, Fate};
 use crate::signal::Signal;
 use crate::street::{Load, Street};
@@ -115,20 +114,9 @@ impl Lane {
         let back = self.relays(&chance, oracle).await?;
         let behind = [back[0].address, back[1].address];
         let proxy = Proxy::start(round.fault, &behind, &name).await?;
-        let at = |name, port| {
-            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-            Relay::start(
-                name,
-                (address, proxy.address()),
-                (chance.fork(name), Arc::clone(oracle)),
-            )
-        };
-        let front = at("relay of clients", free_port())
-            .await
-            .map_err(|error| error.to_string())?;
-        let side = at("sound relay", free_port())
-            .await
-            .map_err(|error| error.to_string())?;
+        let at = |name| Relay::start(name, proxy.address(), (chance.fork(name), Arc::clone(oracle)));
+        let front = at("relay of clients").await.map_err(|error| error.to_string())?;
+        let side = at("sound relay").await.map_err(|error| error.to_string())?;
         let (end, going) = watch::channel(true);
         let street = Street {
             at: front.address,
@@ -177,9 +165,8 @@ impl Lane {
             .into_iter()
             .zip(&self.replicas)
         {
-            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
             let with = (chance.fork(name), Arc::clone(oracle));
-            let relay = Relay::start(name, (address, replica.address), with).await;
+            let relay = Relay::start(name, replica.address, with).await;
             relays.push(relay.map_err(|error| error.to_string())?);
         }
         relays.try_into().map_err(|_| "two relays".to_owned())

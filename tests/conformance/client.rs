@@ -18,6 +18,7 @@ use crate::BETWEEN;
 use crate::compare::{Both, Known, Report, settle};
 use crate::gate::{Gate, Taped, Turn};
 use crate::lab::{Proxy, Sdk};
+use crate::port::Held;
 use crate::suite::Subject;
 use crate::tape::Tape;
 
@@ -197,8 +198,8 @@ async fn through(known: Known, url: &str, mut client: Command, turn: Turn) -> Re
         .await
         .map_err(said)?;
     // Metadata names the public address, so the port is chosen before the proxy is there.
-    let port = free_port().map_err(said)?;
-    let downstream = Tape::start(([127, 0, 0, 1], port).into()).await.map_err(said)?;
+    let port = Held::any().map_err(said)?;
+    let downstream = Tape::start(port.address()).await.map_err(said)?;
     let public = format!("http://localhost:{}", downstream.address().port());
     // Of servers that are their own issuers, and of one that describes itself at a path of its own.
     let paths = concat!(
@@ -207,7 +208,7 @@ async fn through(known: Known, url: &str, mut client: Command, turn: Turn) -> Re
     );
     let mut settings = vec![
         paths.to_owned(),
-        format!("server.listen=127.0.0.1:{port}"),
+        format!("server.listen={}", port.address()),
         "upstream.oauth.metadata=pass".to_owned(),
         "upstream.isolate_request_ids=false".to_owned(),
     ];
@@ -241,10 +242,6 @@ async fn through(known: Known, url: &str, mut client: Command, turn: Turn) -> Re
         .map_err(said)?;
     }
     ended
-}
-
-fn free_port() -> std::io::Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// Resolves when the suite, which holds the other end, has ended.

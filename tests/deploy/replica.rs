@@ -3,8 +3,7 @@
 //! Next: `rust_server.rs`.
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use tokio::time::timeout;
 
 use crate::lab::{Keeps, Process, Sdk, Serves};
 use crate::place;
+use crate::port::Held;
 use crate::signal::{self, Signal};
 
 /// The servers, each in turn.
@@ -141,6 +141,7 @@ pub(crate) struct Replica {
     kind: Kind,
     /// Where it listens, in each of its lives.
     pub(crate) address: SocketAddr,
+    _port: Held,
     ledger: Ledger,
     process: Option<Process>,
 }
@@ -150,27 +151,14 @@ const START_MAX: Duration = Duration::from_secs(40);
 /// What a server gets to end by itself, as orchestrators grant it.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// The next port to try: below those that the system gives to outgoing connections, so that none of these takes the
-/// port of a replica that is down.
-static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
-
-/// A port that nobody listens at.
-pub(crate) fn free_port() -> u16 {
-    let first = 20_000 + u16::try_from(std::process::id() % 9_000).unwrap_or(0);
-    loop {
-        let port = first + NEXT_PORT.fetch_add(1, Ordering::Relaxed) % 3_000;
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return port;
-        }
-    }
-}
-
 impl Replica {
     /// A replica that runs.
     pub(crate) async fn start(kind: Kind, ledger: Ledger) -> Result<Self, String> {
+        let port = Held::any().map_err(|error| error.to_string())?;
         let mut replica = Self {
             kind,
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())),
+            address: port.address(),
+            _port: port,
             ledger,
             process: None,
         };

@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::peer::{DEADLINE, Head, Peer};
+use crate::port::Held;
 
 /// How long one look at one of several backends takes. It bounds nothing: who looks, looks again.
 const GLANCE: Duration = Duration::from_millis(5);
@@ -25,6 +26,7 @@ pub(crate) struct Backend {
     /// Exchanges that stay as they are until the test ends.
     parked: RefCell<Vec<Exchange>>,
     listener: TcpListener,
+    port: Held,
     listening: JoinHandle<()>,
     /// Whether the test wants to see the proxy's own pings. Otherwise they are answered as a live session's are.
     sees_pings: Arc<AtomicBool>,
@@ -43,12 +45,13 @@ pub(crate) struct Exchange {
 
 impl Backend {
     pub(crate) fn start() -> Self {
-        Self::start_at("127.0.0.1:0".parse().expect("an address"))
+        Self::start_at(Held::any().expect("a port"))
     }
 
-    pub(crate) fn start_at(address: SocketAddr) -> Self {
-        let listener = TcpListener::bind(address).expect("a port");
-        let address = listener.local_addr().expect("an address");
+    /// Starts one where another one was.
+    pub(crate) fn start_at(port: Held) -> Self {
+        let address = port.address();
+        let listener = TcpListener::bind(address).expect("the port");
         let (to_test, requests) = channel();
         let accepting = listener.try_clone().expect("a second handle");
         let sees_pings = Arc::new(AtomicBool::new(false));
@@ -66,6 +69,7 @@ impl Backend {
             early: RefCell::default(),
             parked: RefCell::default(),
             listener,
+            port,
             listening,
             sees_pings,
         }
@@ -77,11 +81,12 @@ impl Backend {
     }
 
     /// Closes its port: connections to it are refused from now on. Shut down, not only closed: a process that another
-    /// test is just starting may hold a copy for a moment.
-    pub(crate) fn close(self) {
+    /// test is just starting may hold a copy for a moment. The port stays held, for another one there.
+    pub(crate) fn close(self) -> Held {
         let shut = socket2::SockRef::from(&self.listener).shutdown(Shutdown::Both);
         shut.expect("the port closes");
         self.listening.join().expect("the listener ends");
+        self.port
     }
 
     pub(crate) fn url(&self) -> String {

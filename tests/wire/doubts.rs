@@ -92,14 +92,13 @@ fn a_replica_that_has_lost_the_session() {
 #[test]
 fn a_replica_that_comes_back_with_its_sessions() {
     let backend = Backend::start();
-    let address = backend.address;
     let settings = ["upstream.exchange.post_idle_max=0s", "upstream.health.probe=off"];
     let proxy = Proxy::start(&[&backend.url()], &settings);
     let sessions = [Session::open(&proxy, &backend), Session::open(&proxy, &backend)];
-    backend.close();
+    let port = backend.close();
     let mut client = sessions[0].post(&call("2"));
     sessions[0].logged(&proxy, "backend did not answer");
-    let backend = Backend::start_at(address);
+    let backend = Backend::start_at(port);
     backend.see_pings();
     alive(pinged(&backend, "backend-session"), &[]);
     let asked = backend.next();

@@ -105,7 +105,7 @@ fn a_replica_that_refuses_is_ejected_and_a_probe_brings_it_back() {
     let proxy = Proxy::start(&[&one.url(), &two.url()], &settings);
     let operator = proxy.operator();
     let address = one.address;
-    one.close();
+    let port = one.close();
     // Each goes to the one that answers; the other one is passed over until it is not even tried.
     for _ in 0..4 {
         Session::open(&proxy, &two).is_alive(&two);
@@ -115,7 +115,7 @@ fn a_replica_that_refuses_is_ejected_and_a_probe_brings_it_back() {
         (&line["why"], &line["replica"]),
         (&"unreached".into(), &(*address.to_string()).into())
     );
-    let one = Backend::start_at(address);
+    let one = Backend::start_at(port);
     proxy.logged("replica takes new sessions again");
     assert_eq!(replica(operator, &one)["state"], "healthy");
 }

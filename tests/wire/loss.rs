@@ -645,7 +645,6 @@ fn what_was_never_written_goes_to_the_new_session() {
 #[test]
 fn a_session_waits_for_its_only_replica() {
     let backend = Backend::start();
-    let address = backend.address;
     let settings = [
         "upstream.exchange.replica_retry_max=300ms",
         "upstream.health.probe=off",
@@ -653,7 +652,7 @@ fn a_session_waits_for_its_only_replica() {
     ];
     let proxy = Proxy::start(&[&backend.url()], &settings);
     let session = Session::open(&proxy, &backend);
-    backend.close();
+    let port = backend.close();
     for id in ["1", "2"] {
         let whole = session.post(&call(id)).whole();
         assert_eq!(
@@ -661,7 +660,7 @@ fn a_session_waits_for_its_only_replica() {
             ("unavailable".into(), "not_executed".into())
         );
     }
-    let backend = Backend::start_at(address);
+    let backend = Backend::start_at(port);
     begun_anew(&backend, "second");
     session.logged(&proxy, "lost session goes on");
     let mut client = session.post(&call("3"));

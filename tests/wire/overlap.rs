@@ -323,18 +323,17 @@ fn silence_behind_the_proof_is_asked_again() {
 #[test]
 fn a_refused_connection_takes_the_proof_away() {
     let backend = Backend::start();
-    let address = backend.address;
     let proxy = Proxy::start(&[&backend.url()], &PROVED);
     let session = Session::open(&proxy, &backend);
     let (mut client, mut exchange) = session.streaming_call(&backend, "1");
     exchange.chunk(&events("p= a=1"));
     message(&mut client, &note(1));
-    backend.close();
+    let port = backend.close();
     exchange.cut();
     let error = client.event();
     assert_eq!(failed(error.data(), "1").0, "backend_lost");
     client.ended();
-    let backend = Backend::start_at(address);
+    let backend = Backend::start_at(port);
     session.is_alive(&backend);
 }
 

@@ -3,6 +3,7 @@
 //! Next: `drains.rs`.
 
 use crate::backend::Backend;
+use crate::port::Held;
 use crate::proxy::Proxy;
 use crate::session::{
     PRIMING, Session, another_call, call, failed, initialize, initialized, json, message, note, primed,
@@ -11,12 +12,6 @@ use crate::session::{
 
 const CANCEL: &str = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-
-/// An address where nobody listens.
-fn nobody() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    format!("http://{}/mcp", listener.local_addr().expect("an address"))
-}
 
 /// JSON passes as it is, fields and bytes, on one connection.
 #[test]
@@ -82,7 +77,8 @@ fn an_answer_that_is_lost_before_its_head() {
 #[test]
 fn initialize_goes_to_another_replica() {
     let backend = Backend::start();
-    for order in [[nobody(), backend.url()], [backend.url(), nobody()]] {
+    let nobody = Held::any().expect("a port");
+    for order in [[nobody.url(), backend.url()], [backend.url(), nobody.url()]] {
         let proxy = Proxy::start(&[&order[0], &order[1]], &["upstream.balance=round_robin"]);
         for _ in 0..3 {
             Session::open(&proxy, &backend).is_alive(&backend);
@@ -93,7 +89,8 @@ fn initialize_goes_to_another_replica() {
 /// No healthy replica: 503 with `Retry-After`; a 4xx would start a client's fallback probing.
 #[test]
 fn initialize_without_any_replica() {
-    let proxy = Proxy::start(&[&nobody(), &nobody()], &[]);
+    let nobody = [Held::any(), Held::any()].map(|port| port.expect("a port"));
+    let proxy = Proxy::start(&[&nobody[0].url(), &nobody[1].url()], &[]);
     let mut client = proxy.connect();
     client.send("POST", &[], &initialize(PRIMING));
     let whole = client.whole();
@@ -115,9 +112,8 @@ fn a_replica_that_is_away() {
     let proxy = Proxy::start(&[&backend.url()], &[]);
     let session = Session::open(&proxy, &backend);
     proxy.kill();
-    let address = backend.address;
     let url = backend.url();
-    backend.close();
+    let port = backend.close();
     let proxy = Proxy::start(&[&url], &["upstream.exchange.replica_retry_max=300ms"]);
     let session = session.on(&proxy);
     let whole = session.post(&call("1")).whole();
@@ -132,7 +128,7 @@ fn a_replica_that_is_away() {
     assert_eq!(errors.len(), 2);
     // A notification is 202 all the same, and a DELETE ends the session here.
     assert_eq!(session.post(INITIALIZED).whole().head.status(), 202);
-    let back = Backend::start_at(address);
+    let back = Backend::start_at(port);
     session.is_alive(&back);
     back.close();
     let whole = session.delete().whole();
@@ -146,11 +142,10 @@ fn a_replica_that_is_back_in_time() {
     let backend = Backend::start();
     let proxy = Proxy::start(&[&backend.url()], &["upstream.exchange.post_idle_max=0s"]);
     let session = Session::open(&proxy, &backend);
-    let address = backend.address;
-    backend.close();
+    let port = backend.close();
     let mut client = session.post(&call("1"));
     proxy.logged("backend did not answer");
-    let back = Backend::start_at(address);
+    let back = Backend::start_at(port);
     let exchange = back.next();
     assert_eq!(exchange.body, call("1"));
     exchange.json(&result("1"));
