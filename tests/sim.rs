@@ -51,8 +51,10 @@ use crate::run::world;
 const FIXED: std::ops::Range<u64> = 0..60;
 
 /// Seeds that found something once: a cursor that was answered from an epoch which began while it was on its way.
-/// And a batch's client that was cut between a priming event and the loss that stood behind it.
-const FOUND: [u64; 3] = [674, 9_000_729, 9_001_354];
+/// A batch's client that was cut between a priming event and the loss that stood behind it. A batch that broke half
+/// answered, of which the window held the end. And one whose errors, told by a proxy that did not know it, were positions
+/// of the log of the one that did.
+const FOUND: [u64; 5] = [674, 9_000_729, 9_001_354, 1_001_241, 1_008_387];
 
 /// Fresh seeds beside them.
 const FRESH: u64 = 20;

@@ -106,20 +106,25 @@ impl<W: World> Canned<W> {
             reason,
             epoch: cursor.epoch,
         };
+        let aside = Epoch::from_random(relay.chance());
         let mut seq = cursor.seq;
-        for (index, request) in requests.iter().enumerate() {
+        for (nth, request) in requests.iter().enumerate() {
             seq = seq.next();
-            let mark = if index + 1 == requests.len() {
-                Mark::End
+            let rest = &requests[nth + 1..];
+            let id = if rest.is_empty() {
+                id(seq, Mark::End)
             } else {
-                Mark::Event
+                // No position of the cursor's epoch: another proxy may have its log, and would go on from there.
+                match IdPrefix::in_front_of(rest, aside, relay.keys.current(), &session.uid) {
+                    Some(prefix) => {
+                        let mut id = Vec::new();
+                        prefix.event(seq, &mut id);
+                        id
+                    }
+                    None => id(seq, Mark::Event),
+                }
             };
-            encode::frame(
-                &mut frames,
-                &id(seq, mark),
-                b"",
-                &refusal::error(request, failure),
-            );
+            encode::frame(&mut frames, &id, b"", &refusal::error(request, failure));
         }
         let then = if requests.is_empty() {
             Then::Comments

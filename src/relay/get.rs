@@ -152,11 +152,7 @@ async fn resume<W: World>(
 /// The name of a cursor's stream if only these of its requests were in it: what is said to the cursor now, and what an id
 /// of that is told when it comes back, is the same. `None`: it is its name already, or there is none.
 fn naming(cursor: &EventId, unanswered: &[RequestId]) -> Option<StreamName> {
-    let rid = match unanswered {
-        [one] => Rid::from_request_id(one),
-        several => Rid::from_batch(several)?,
-    };
-    let name = StreamName::Post(rid);
+    let name = StreamName::Post(Rid::of(unanswered)?);
     (name != cursor.stream).then_some(name)
 }
 

@@ -157,24 +157,31 @@ impl<W: World> StreamTask<W> {
     }
 
     pub(crate) fn answer_open(&mut self, failure: Failure, now: Millis) {
-        let open: Vec<RequestId> = self.life.fail();
+        let answered = self.answer_each(now, |id| refusal::error(id, failure));
+        if answered > 0 {
+            self.relay
+                .calls_failed(&self.session, &self.name, failure, answered);
+        }
+    }
+
+    /// Answers every open request in our own name, the last with the end mark: so many.
+    pub(crate) fn answer_each(&mut self, now: Millis, answer: impl Fn(&RequestId) -> Vec<u8>) -> usize {
+        let open = self.life.fail();
         for (nth, id) in open.iter().enumerate() {
             let end = if nth + 1 == open.len() {
                 EndMark::Last
             } else {
                 EndMark::Open
             };
-            self.append(end, b"", &refusal::error(id, failure), now);
-        }
-        if !open.is_empty() {
-            self.relay
-                .calls_failed(&self.session, &self.name, failure, open.len());
+            self.append(end, b"", &answer(id), now);
+            self.life.failed_at(self.spill.newest(&self.counts));
         }
         match self.name {
             StreamName::Get | StreamName::HttpSse => {}
             // It takes no place among those that run.
             StreamName::Post(_) => self.session.finished(self.epoch),
         }
+        open.len()
     }
 
     /// Appends events in our own name, or again.

@@ -67,12 +67,10 @@ pub(crate) fn say<W: World>(
     info!(session = %session.label(), calls = ids.len(), "calls were refused: the model is told of the loss first");
     let words = Words::of(ids.len(), refusing.body);
     let said: Vec<Vec<u8>> = ids.iter().map(|id| words.to(id)).collect();
-    let name = match ids {
-        [one] => Some(Rid::from_request_id(one)),
-        several => Rid::from_batch(several),
-    };
-    match name {
-        Some(rid) if takes_events(refusing.fields) => as_stream(relay, session, (rid, said), refusing.agent),
+    match Rid::of(ids) {
+        Some(rid) if takes_events(refusing.fields) => {
+            as_stream(relay, session, (rid, ids), &said, refusing.agent)
+        }
         Some(_) | None => {
             session.standing.change(Losses::told);
             let body = match said.as_slice() {
@@ -132,7 +130,8 @@ fn takes_events(fields: &HeaderMap) -> bool {
 fn as_stream<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    (rid, said): (Rid, Vec<Vec<u8>>),
+    (rid, ids): (Rid, &[RequestId]),
+    said: &[Vec<u8>],
     agent: Agent,
 ) -> Answer<Passing<W>> {
     let name = StreamName::Post(rid);
@@ -151,10 +150,14 @@ fn as_stream<W: World>(
     for (nth, data) in said.iter().enumerate() {
         seq = seq.next();
         id.clear();
-        if nth + 1 == said.len() {
+        let rest = &ids[nth + 1..];
+        if rest.is_empty() {
             prefix.end(seq, &mut id);
         } else {
-            prefix.event(seq, &mut id);
+            IdPrefix::in_front_of(rest, epoch, relay.keys.current(), &session.uid)
+                .as_ref()
+                .unwrap_or(&prefix)
+                .event(seq, &mut id);
         }
         encode::frame(&mut frames, &id, b"", data);
     }

@@ -19,10 +19,9 @@ use tracing::{debug, info};
 
 use crate::net::Net;
 use crate::pure::epoch::Reason;
-use crate::pure::log::{EndMark, Millis};
+use crate::pure::log::Millis;
 use crate::pure::refusal;
 use crate::pure::revision::Priming;
-use crate::pure::rpc::RequestId;
 use crate::pure::session::{Asks, Generation};
 use crate::pure::sse::Block;
 use crate::relay::Relay;
@@ -150,7 +149,9 @@ impl<W: World> StreamTask<W> {
                 self.fail_open(Reason::BackendLost, now);
                 self.session.finished(self.epoch);
             }
-            Late::Refused(status) => self.answer_each(now, |id| refusal::backend_status(id, status)),
+            Late::Refused(status) => {
+                self.answer_each(now, |id| refusal::backend_status(id, status));
+            }
             Late::NotSent(why) => self.answer_open(why.failure(), now),
             Late::NotRun(words) => {
                 let words = match self.life.open_ids().len() {
@@ -161,7 +162,9 @@ impl<W: World> StreamTask<W> {
             }
             Late::Lost => self.fail_open(Reason::BackendLost, now),
             // It was not run, and never will be.
-            Late::SessionGone => self.answer_each(now, |id| Words::Error.to(id)),
+            Late::SessionGone => {
+                self.answer_each(now, |id| Words::Error.to(id));
+            }
         }
     }
 
@@ -186,18 +189,5 @@ impl<W: World> StreamTask<W> {
             now,
         };
         intake.take(Block::of_data(body));
-    }
-
-    fn answer_each(&mut self, now: Millis, answer: impl Fn(&RequestId) -> Vec<u8>) {
-        let open = self.life.fail();
-        for (nth, id) in open.iter().enumerate() {
-            let end = if nth + 1 == open.len() {
-                EndMark::Last
-            } else {
-                EndMark::Open
-            };
-            self.append(end, b"", &answer(id), now);
-        }
-        self.session.finished(self.epoch);
     }
 }

@@ -362,6 +362,73 @@ fn a_reset_of_an_answered_batch() {
     client.ended();
 }
 
+/// A batch that was half answered when the backend broke: what the window holds of the answers and of the errors, and an
+/// error for each that it does not hold.
+#[test]
+fn a_reset_of_a_batch_that_broke() {
+    for (window, had_it, lost) in [(4, false, &["2"][..]), (1, false, &["2", "1"]), (1, true, &["1"])] {
+        let backend = Backend::start();
+        let proxy = Proxy::start(
+            &[&backend.url()],
+            &[&format!("upstream.stream.replay_events_max={window}")],
+        );
+        let session = open(&proxy, &backend);
+        let body = batch(&[ask("1"), ask("2"), ask("3")]);
+        let (mut client, mut exchange, early) = streaming(&session, &backend, &body);
+        exchange.event(&result("2"));
+        let had = message(&mut client, &result("2"));
+        pass_by(&mut client, &mut exchange);
+        exchange.cut();
+        errors(&mut client, &["1", "3"], ("backend_lost", "unknown"));
+        client.ended();
+        let cursor = if had_it { had.id() } else { early.id() };
+        let mut client = session.resume(cursor);
+        assert_eq!(verdict(&client.head()), "reset window_exceeded");
+        client.event();
+        errors(&mut client, lost, ("window_exceeded", "unknown"));
+        let mut rest = vec!["1", "3"];
+        rest.retain(|id| !lost.contains(id));
+        for _ in rest.len()..window {
+            client.event();
+        }
+        let end = errors(&mut client, &rest, ("backend_lost", "unknown"));
+        last(&mut client, &end);
+    }
+}
+
+/// Two proxies with one secret and no memory in common: the one that does not know a batch tells its errors by ids that
+/// name the rest of it, so that the other one, whose log goes on, takes none of them for a position.
+#[test]
+fn errors_of_one_proxy_are_no_positions_of_another() {
+    let backend = Backend::start();
+    let [knows, beside] = [(); 2].map(|()| Proxy::start(&[&backend.url()], &[]));
+    let session = open(&knows, &backend);
+    let body = batch(&[ask("1"), ask("\"b\""), ask("3")]);
+    let (mut client, mut exchange, early) = streaming(&session, &backend, &body);
+    exchange.event(&result("1"));
+    message(&mut client, &result("1"));
+    client.cut();
+    session.client_left(&knows);
+    let mut client = session.on(&beside).resume(early.id());
+    backend.accepts();
+    assert_eq!(verdict(&client.head()), "reset epoch_changed");
+    client.event();
+    let told = errors(&mut client, &["1"], ("epoch_changed", "unknown"));
+    client.cut();
+    for proxy in [&knows, &beside] {
+        let mut client = session.on(proxy).resume(told.id());
+        assert_eq!(verdict(&client.head()), "reset epoch_changed");
+        client.event();
+        let end = errors(&mut client, &["\"b\"", "3"], ("epoch_changed", "unknown"));
+        last(&mut client, &end);
+    }
+    // Whoever was told nothing there goes on here.
+    let mut client = session.resume(early.id());
+    assert!(verdict(&client.head()).starts_with("resumed "));
+    client.event();
+    message(&mut client, &result("1"));
+}
+
 /// After a restart only the cursor is known, and with it the ids: an error for each.
 #[test]
 fn a_restart_is_told_to_each() {

@@ -13,6 +13,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crate::pure::epoch::{Epoch, Seq};
 use crate::pure::keys::{Key, KeyId, KeyRing, MAC_BYTES};
 use crate::pure::limits::EVENT_ID_BYTES_MAX;
+use crate::pure::rpc::RequestId;
 
 mod stream_name;
 
@@ -238,6 +239,17 @@ impl IdPrefix {
         let mac = Mac(key.mac([uid.as_bytes(), &out]));
         close_prefix(&mac, &mut out);
         Self(out.into())
+    }
+
+    /// For answers that stand in no log: the prefix of the one in front of the answers to `rest`. Who comes back with such an
+    /// id is told of these and of nothing else, whomever it asks: nobody has a log of this epoch. `None` if there are none,
+    /// or too many to be named.
+    pub fn in_front_of(rest: &[RequestId], epoch: Epoch, key: &Key, uid: &Uid) -> Option<Self> {
+        let rid = Rid::of(rest)?;
+        match rid.asked() {
+            Asked::Hashed => None,
+            Asked::One(_) | Asked::Batch(_) => Some(Self::new(key, uid, epoch, &StreamName::Post(rid))),
+        }
     }
 
     /// The prefix, for a log that prints the position itself.

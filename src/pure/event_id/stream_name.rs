@@ -122,6 +122,14 @@ impl Rid {
         })
     }
 
+    /// Spells these ids, one as it is; `None` without any.
+    pub fn of(ids: &[RequestId]) -> Option<Self> {
+        match ids {
+            [one] => Some(Self::from_request_id(one)),
+            several => Self::from_batch(several),
+        }
+    }
+
     /// The request's id, its raw token as it came (a string's in its shortest spelling).
     /// `None`: it was hashed, or it is a batch.
     pub fn request_id(&self) -> Option<RequestId> {

@@ -303,8 +303,8 @@ impl Life {
         self.connection = Connection::Reattached;
     }
 
-    /// Ends the stream: the requests that are still open, for the errors that answer them; none if it was over.
-    /// What the backend still says is dropped.
+    /// Ends the stream: the requests that are still open, in the order in which errors answer them; none if it was over.
+    /// What the backend still says is dropped. Next: [`Life::failed_at`], for each of them.
     pub fn fail(&mut self) -> Vec<RequestId> {
         if self.is_over() {
             return Vec::new();
@@ -313,8 +313,9 @@ impl Life {
         if let Some(carried) = &mut self.carried {
             return carried.take_all();
         }
-        let mut open = std::mem::take(&mut self.asked);
-        open.truncate(self.open);
+        let open = self.asked[..self.open].to_vec();
+        // Those that are answered stand behind those that are open, the first answered last.
+        self.asked[..self.open].reverse();
         self.open = 0;
         open
     }
@@ -522,6 +523,17 @@ mod tests {
         check(0, 2, &[]);
         check(2, 9, &["4", "1"]);
         check(5, 9, &[]);
+        // One more is answered by the error that ends the stream.
+        let mut life = post(&["1", "2", "3"]);
+        life.take(&classify_event(result("2").as_bytes()), b"", Agent::Other);
+        life.answered_at(Seq::new(1));
+        for (failed, at) in life.fail().into_iter().zip([4, 5]) {
+            assert_eq!(failed, id(if at == 4 { "3" } else { "1" }));
+            life.failed_at(Seq::new(at));
+        }
+        assert_eq!(life.brings(), Answers::Several);
+        assert_eq!(life.answers_between(Seq::START, Seq::new(5)), [id("1"), id("2")]);
+        assert_eq!(life.answers_between(Seq::new(1), Seq::new(9)), [id("3"), id("1")]);
         let mut single = post(&["1"]);
         single.take(&classify_event(result("1").as_bytes()), b"", Agent::Other);
         single.answered_at(Seq::new(1));

@@ -35,6 +35,13 @@ impl Life {
         }
     }
 
+    /// The next of the errors that ended the stream stands in the log at `at`.
+    pub fn failed_at(&mut self, at: Seq) {
+        if self.asked.len() > 1 && self.answers.len() < self.asked.len() {
+            self.answers.push(at);
+        }
+    }
+
     /// The requests whose answers stand in the log after `had` and before `held`: a client that had everything up to
     /// the one can't be given them by a log that begins with the other. None for a single request.
     pub fn answers_between(&self, had: Seq, held: Seq) -> Vec<RequestId> {
