@@ -6,6 +6,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -98,6 +99,18 @@ struct Shared {
     rule: Mutex<Option<Rule>>,
     chance: Mutex<Chance>,
     oracle: Arc<Oracle>,
+    turned_away: TurnedAway,
+}
+
+/// How many connections found nobody behind the relay.
+#[derive(Clone, Default)]
+pub(crate) struct TurnedAway(Arc<AtomicU64>);
+
+impl TurnedAway {
+    /// So many, so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl Shared {
@@ -124,6 +137,7 @@ impl Relay {
             rule: Mutex::new(None),
             chance: Mutex::new(chance),
             oracle,
+            turned_away: TurnedAway::default(),
         });
         let (door, standing) = watch::channel(Door::Open);
         let task = tokio::spawn(accept((port, listener), Arc::clone(&shared), standing));
@@ -133,6 +147,11 @@ impl Relay {
             door,
             task,
         })
+    }
+
+    /// Who finds nobody behind it.
+    pub(crate) fn turned_away(&self) -> TurnedAway {
+        self.shared.turned_away.clone()
     }
 
     /// Connections go there from now on.
@@ -208,6 +227,7 @@ async fn carry(client: TcpStream, from: SocketAddr, shared: Arc<Shared>) {
     };
     let target = *shared.target.lock().expect("no panic while it is held");
     let Ok(server) = TcpStream::connect(target).await else {
+        shared.turned_away.0.fetch_add(1, Ordering::Relaxed);
         return reset(&client);
     };
     let _best_effort = (client.set_nodelay(true), server.set_nodelay(true));

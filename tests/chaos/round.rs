@@ -241,7 +241,12 @@ fn spawn(name: &str, round: Round, street: &Street, side: &Relay) -> JoinSet<()>
         let mut street = street.clone();
         street.at = side.address;
         street.chance = street.chance.fork(&format!("sdk {nth}"));
-        clients.spawn(sdk::run(format!("{name}s{nth}"), *sdk, fate, street));
+        clients.spawn(sdk::run(
+            format!("{name}s{nth}"),
+            *sdk,
+            fate,
+            (street, side.turned_away()),
+        ));
     }
     clients
 }

@@ -11,12 +11,14 @@ use tokio::time::timeout;
 use crate::lab::{self, Process, Sdk};
 use crate::oracle::Outcome;
 use crate::pace::pass;
+use crate::relay::TurnedAway;
 use crate::signal::{self, Signal};
 use crate::street::{Street, THE_PROXY};
-use crate::trail::Verdicts;
 
 /// What a client may take to start, or to end a call: the longest that an SDK waits by itself, and a margin.
 const BOUND: Duration = Duration::from_secs(100);
+/// How often an SDK comes back for a stream at least before it gives up: both official ones twice, by their defaults.
+const COMES_BACK: u64 = 2;
 /// Pause before another one is started.
 const AGAIN: Duration = Duration::from_millis(300);
 /// How long one that is paused stands still.
@@ -39,6 +41,7 @@ struct Client {
     name: String,
     fate: Fate,
     street: Street,
+    turned_away: TurnedAway,
 }
 
 /// What ended a call.
@@ -49,7 +52,7 @@ enum End {
 }
 
 /// The whole of a client: one process after another, until the round ends.
-pub(crate) async fn run(name: String, sdk: Sdk, fate: Fate, street: Street) {
+pub(crate) async fn run(name: String, sdk: Sdk, fate: Fate, (street, turned_away): (Street, TurnedAway)) {
     for life in 0.. {
         if !street.goes_on() {
             return;
@@ -63,6 +66,7 @@ pub(crate) async fn run(name: String, sdk: Sdk, fate: Fate, street: Street) {
                     name: format!("{name}.{life}"),
                     fate,
                     street: street.clone(),
+                    turned_away: turned_away.clone(),
                 };
                 client.live().await;
             }
@@ -85,6 +89,7 @@ impl Client {
             let steps = 2 + self.street.chance.below(self.street.load.steps_max);
             oracle.called(&token);
             oracle.sent(&token, Some(THE_PROXY));
+            let turned_away = self.turned_away.count();
             match timeout(BOUND, self.call(&token, steps)).await {
                 Ok(Ok(End::Told(outcome))) => {
                     let is_result = outcome == Outcome::Result;
@@ -97,10 +102,10 @@ impl Client {
                     oracle.counted("SDK lost");
                     return oracle.gave_up(&token, &why);
                 }
-                // Its connection died with the proxy: SDKs wait for ever for a call whose stream had no id yet.
-                Err(_) if self.street.verdicts == Verdicts::PerhapsLater => {
+                // It does not come back any more, and waits for ever all the same: a proxy can do nothing about that.
+                Err(_) if self.turned_away.count() >= turned_away + COMES_BACK => {
                     oracle.counted("SDK hung");
-                    return oracle.gave_up(&token, "its SDK waits for an answer that a dead proxy owed");
+                    return oracle.gave_up(&token, "its SDK found no proxy, and waits without coming back");
                 }
                 Err(_) => {
                     oracle.violated(format!("{token}: has no outcome after {BOUND:?}"));
