@@ -238,10 +238,6 @@ impl Shelf {
             self.forget.push_back(key.clone());
         }
         let ends = &mut slot.ends.get_or_insert_default().tombstones;
-        if ends.is_empty() {
-            // Most streams end once.
-            ends.reserve_exact(1);
-        }
         match ends.iter_mut().find(|end| end.epoch == tombstone.epoch) {
             Some(end) => *end = tombstone,
             None => {
