@@ -46,7 +46,7 @@ for ((round = 1; round <= ROUNDS; round++)); do
         replay)       load "$proxy" "$RESULTS" replay --streams 8 --n 1000 --bytes 200 --secs "${SECS:-2}";;
         idle)         afresh "$proxy"; load "$proxy" "$RESULTS" idle --streams "${IDLE:-2000}" --conc 100 --settle 3 --hold 1;;
         idle-tls|idle-h2)
-          [ -n "${TLS_URLS[$proxy]:-}" ] || continue
+          [ -n "${TLS_URLS[$proxy]:-}" ] && [ -s "$RUN/tls.pem" ] || continue
           TLS=1 afresh "$proxy"
           if [ "$mode" = idle-tls ]; then url=${TLS_URLS[$proxy]}; protocol=; else url=${HTTP2_URLS[$proxy]}; protocol=--http2; fi
           TARGET=$url load "$proxy" "$RESULTS" idle --streams "${IDLE:-2000}" --conc 100 --settle 3 --hold 1 --ca "$RUN/tls.pem" $protocol;;
