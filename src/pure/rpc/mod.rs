@@ -388,6 +388,7 @@ pub fn text(raw: &[u8]) -> Option<Cow<'_, str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pure::limits::JSON_DEPTH_MAX;
 
     fn id(token: &str) -> RequestId {
         RequestId::from_raw(token.as_bytes()).expect("an id")
@@ -620,6 +621,16 @@ mod tests {
         check(r#"{"a":1,"a":1}"#, &["a"], None);
         check(r#"{"a":1,"\u0061":1}"#, &["a"], None);
         check(r#"{"a":{"b":1},"c":{"b":2}}"#, &["c", "b"], Some("2"));
+        check(r#"{"a":{"b":1},"a":{}}"#, &["a", "b"], None);
+        check(r#"{"a":{},"a":{"b":1}}"#, &["a", "b"], None);
+        check(r#"{"a":{"b":1,"b":2}}"#, &["a", "b"], None);
+        check(r#"{"a":{"b":1,}}"#, &["a", "b"], None);
+        check(r#"{"a":{"b":1]}"#, &["a", "b"], None);
+        check(r#"[{"a":1}]"#, &["a"], None);
+        let deep = |levels: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(levels), "]".repeat(levels));
+        check(&deep(JSON_DEPTH_MAX), &["a"], None);
+        let whole = deep(JSON_DEPTH_MAX - 1);
+        check(&whole, &["a"], Some(&whole[5..whole.len() - 1]));
         check(r#"{"a":1"#, &["a"], None);
         check(r#"{"a":1}x"#, &["a"], None);
         check(r#"{"a":1,"b":tru}"#, &["a"], None);
