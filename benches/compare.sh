@@ -44,7 +44,12 @@ for ((round = 1; round <= ROUNDS; round++)); do
         sse-flush)    load "$proxy" "$RESULTS" sse --streams 8 --n 2000 --bytes 200 --flush --secs "${SECS:-2}";;
         sse-paced)    load "$proxy" "$RESULTS" sse --streams 500 --n 100000 --bytes 200 --interval-us 50000 --secs "${PACED_SECS:-3}" --warm 0.5;;
         replay)       load "$proxy" "$RESULTS" replay --streams 8 --n 1000 --bytes 200 --secs "${SECS:-2}";;
-        idle)         afresh "$proxy"; load "$proxy" "$RESULTS" idle --streams "${IDLE:-2000}" --conc 100 --hold 1;;
+        idle)         afresh "$proxy"; load "$proxy" "$RESULTS" idle --streams "${IDLE:-2000}" --conc 100 --settle 3 --hold 1;;
+        idle-tls|idle-h2)
+          [ -n "${TLS_URLS[$proxy]:-}" ] && [ -s "$RUN/tls.pem" ] || continue
+          TLS=1 afresh "$proxy"
+          if [ "$mode" = idle-tls ]; then url=${TLS_URLS[$proxy]}; protocol=; else url=${HTTP2_URLS[$proxy]}; protocol=--http2; fi
+          TARGET=$url load "$proxy" "$RESULTS" idle --streams "${IDLE:-2000}" --conc 100 --settle 3 --hold 1 --ca "$RUN/tls.pem" $protocol;;
         storm-client) afresh "$proxy"; load "$proxy" "$RESULTS" storm --streams "${STORM:-1000}" --cut client;;
         storm-server) afresh "$proxy"; load "$proxy" "$RESULTS" storm --streams "${STORM:-1000}" --cut server;;
         storm-post)   afresh "$proxy"; load "$proxy" "$RESULTS" storm --streams "${STORM:-1000}" --cut server --kind post;;

@@ -12,7 +12,7 @@ PROXY_CPU=${PROXY_CPU:-1}
 SOURCES=127.0.0.11,127.0.0.12,127.0.0.13,127.0.0.14
 mkdir -p "$RUN"
 ulimit -n "$(ulimit -Hn)"
-declare -A PIDS URLS COMMANDS
+declare -A PIDS URLS TLS_URLS HTTP2_URLS COMMANDS
 
 build() {
   cargo build --release --quiet --manifest-path "$HERE/bed/Cargo.toml" --target-dir "$OUT/bed" || exit 1
@@ -32,8 +32,14 @@ free_ports() { # PORT... : another run beside this one would be measured instead
     if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then echo "port $port is taken: another run?" >&2; exit 3; fi
   done
 }
+certify() { # the certificate of the run
+  [ -s "$RUN/tls.pem" ] || openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -subj /CN=bench \
+    -addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE -keyout "$RUN/tls.key" -out "$RUN/tls.pem" 2>/dev/null \
+    || echo "no certificate could be made (is openssl installed?): the modes over TLS are left out" >&2
+}
 start_backends() {
-  free_ports 9101 9191 9192 8101 8102 8120
+  certify
+  free_ports 9101 9191 9192 8101 8102 8103 8104 8120 8121
   ( on "$LOAD_CPU" "$BIN/mockserver" --listen 127.0.0.1:9101 --admin 127.0.0.1:9191 ) >/dev/null 2>"$RUN/backend-a.err" & BACKEND_A=$!
   ( on "$LOAD_CPU" "$BIN/mockserver" --listen 127.0.0.2:9101 --admin 127.0.0.1:9192 ) >/dev/null 2>"$RUN/backend-b.err" & BACKEND_B=$!
   wait_port 127.0.0.1 9191 && wait_port 127.0.0.1 9192 || exit 1
@@ -44,19 +50,28 @@ move() { # CPU PIDS(comma)
   [ "$PIN" = 1 ] || return 0
   local pid; for pid in ${2//,/ }; do taskset -a -p -c "$1" "$pid" >/dev/null; done
 }
-settings() { sed "s#@RUN@#$RUN#g" "$HERE/conf/$1" >"$RUN/$1"; echo "$RUN/$1"; }
+settings() { # FILE
+  local without='^$'; [ -s "$RUN/tls.pem" ] || without='ssl'
+  sed "/$without/d; s#@RUN@#$RUN#g" "$HERE/conf/$1" >"$RUN/$1"; echo "$RUN/$1"
+}
 start_proxy() { # NAME
   case $1 in
     direct) return 0;;
-    nginx) COMMANDS[$1]="nginx -c $(settings nginx.conf)"; URLS[$1]=http://127.0.0.1:8101/mcp;;
+    nginx)
+      COMMANDS[$1]="nginx -c $(settings nginx.conf)"; URLS[$1]=http://127.0.0.1:8101/mcp
+      TLS_URLS[$1]=https://127.0.0.1:8103/mcp; HTTP2_URLS[$1]=https://127.0.0.1:8104/mcp;;
     haproxy) COMMANDS[$1]="haproxy -db -f $(settings haproxy.cfg)"; URLS[$1]=http://127.0.0.1:8102/mcp;;
     throughline)
-      COMMANDS[$1]="$PROXY run --listen 127.0.0.1:8120 --upstream http://127.0.0.1:9101/mcp --upstream http://127.0.0.2:9101/mcp --admin off --set log.filter=warn ${FLAGS:-}"
-      URLS[$1]=http://127.0.0.1:8120/mcp;;
+      local listen="--listen 127.0.0.1:8120"
+      [ -z "${TLS:-}" ] || listen="--set server.listen=[{address=\"127.0.0.1:8121\",tls={certificate=\"$RUN/tls.pem\",key=\"$RUN/tls.key\"}}]"
+      COMMANDS[$1]="$PROXY run $listen --upstream http://127.0.0.1:9101/mcp --upstream http://127.0.0.2:9101/mcp --admin off --set log.filter=warn ${FLAGS:-}"
+      URLS[$1]=http://127.0.0.1:8120/mcp
+      TLS_URLS[$1]=https://127.0.0.1:8121/mcp; HTTP2_URLS[$1]=https://127.0.0.1:8121/mcp;;
   esac
   [ -n "${COMMANDS[$1]:-}" ] || { echo "no proxy is called $1" >&2; return 1; }
   ( on "$PROXY_CPU" ${COMMANDS[$1]} ) >"$RUN/$1.out" 2>&1 & PIDS[$1]=$!
-  local at=${URLS[$1]#http://}; at=${at%%/*}; wait_port "${at%:*}" "${at#*:}"
+  local at=${URLS[$1]}; [ -z "${TLS:-}" ] || at=${TLS_URLS[$1]}
+  at=${at#*://}; at=${at%%/*}; wait_port "${at%:*}" "${at#*:}"
 }
 stop_proxy() { # NAME
   [ "$1" != direct ] || return 0
@@ -76,7 +91,7 @@ load() { # NAME RESULTS MODE ARGUMENTS...
   local name=$1 results=$2; shift 2
   # Without a proxy the backends are what is measured: they get its core.
   [ "$name" != direct ] || move "$PROXY_CPU" "${PIDS[direct]}"
-  ( on "$LOAD_CPU" timeout 100 "$BIN/loadgen" --name "$name" --target "${URLS[$name]}" --proxy-pid "${PIDS[$name]}" \
+  ( on "$LOAD_CPU" timeout 100 "$BIN/loadgen" --name "$name" --target "${TARGET:-${URLS[$name]}}" --proxy-pid "${PIDS[$name]}" \
       --mock-pid "$BACKEND_A,$BACKEND_B" --admin 127.0.0.1:9191,127.0.0.1:9192 --src "$SOURCES" "$@" ) >>"$results" \
     || echo "{\"name\":\"$name\",\"mode\":\"$1\",\"failed\":true}" >>"$results"
   [ "$name" != direct ] || move "$LOAD_CPU" "${PIDS[direct]}"

@@ -13,6 +13,7 @@ M = {
  'idle': [('open', 0), ('rss_bytes_per_stream', 0), ('pss_bytes_per_stream', 0), ('rss_after_close_mb', 1), ('rss_base_mb', 1), ('open_s', 2), ('open_cpu_us_per_stream', 1), ('idle_cpu_ms_per_s', 2)],
 }
 STORM = [('recovered', 0), ('exact_next_event', 0), ('all_back_s', 3), ('p50_us', 0), ('p99_us', 0), ('cpu_us_per_reconnect', 1), ('reconnects', 0), ('retries', 0), ('masked_by_proxy', 0), ('told_error', 0), ('told_reset', 0), ('streams_without_ids', 0)]
+M['idle-tls'] = M['idle-h2'] = M['idle']
 RATIO = {'rps', 'events_per_s', 'cpu_us_per_return', 'cpu_us_per_req', 'cpu_s_per_1m_events', 'rss_bytes_per_stream', 'open_cpu_us_per_stream', 'cpu_us_per_reconnect', 'all_back_s', 'p50_us', 'p99_us'}
 MAXF = float(os.environ.get('MAXF', 9))  # drop measurements during which others took more than this share of both cores
 by = defaultdict(lambda: defaultdict(list)); dropped = defaultdict(int); order = []; modes = []; failed = defaultdict(int)

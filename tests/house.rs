@@ -52,6 +52,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("hyper_util", &["admin", "downstream"]),
     ("libc", &["net"]),
     ("memchr", &["*", "pure"]),
+    ("libmimalloc_sys", &["main"]),
     ("mimalloc", &["main"]),
     ("pingora_ketama", &["routing"]),
     ("prometheus_client", &["telemetry"]),

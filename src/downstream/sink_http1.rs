@@ -42,17 +42,36 @@ pub(crate) enum After {
 
 /// A taken-over client connection.
 pub(crate) struct Http1Sink<T: Io, S: Serve> {
-    /// `None` once the answer has ended.
-    wire: Option<Wire<T>>,
+    line: Line<T>,
     front: Arc<Front<S>>,
     framing: Framing,
-    stray: Vec<u8>,
-    /// What was counted when the answer ended.
-    last_count: u64,
+    stray: Option<Box<Stray>>,
     body_end: BodyEnd,
     after: After,
     finished: Finished,
-    receipt: Option<Box<dyn Receipt>>,
+}
+
+/// The connection of an answer.
+enum Line<T> {
+    /// It is being written to.
+    Up(Wire<T>),
+    /// The answer has ended, and this was counted.
+    Left(u64),
+}
+
+/// What a client sent before the answer has ended.
+#[derive(Default)]
+struct Stray {
+    bytes: Vec<u8>,
+}
+
+impl<T> Line<T> {
+    const fn wire(&mut self) -> Option<&mut Wire<T>> {
+        match self {
+            Self::Up(wire) => Some(wire),
+            Self::Left(_) => None,
+        }
+    }
 }
 
 /// Whether the end of the body was added to what is to be written.
@@ -72,23 +91,22 @@ impl<T: Io, S: Serve> Http1Sink<T, S> {
         after: After,
     ) -> Self {
         // Copied, since the slice pins the whole buffer that hyper read into.
-        let stray = std::mem::take(&mut link.left).to_vec();
+        let bytes = std::mem::take(&mut link.left).to_vec();
+        link.receipt = None;
         Self {
-            wire: Some(Wire::new(link)),
+            line: Line::Up(Wire::new(link)),
             front,
             framing: Framing::new(head, body_end),
-            stray,
-            last_count: 0,
+            stray: (!bytes.is_empty()).then(|| Box::new(Stray { bytes })),
             body_end,
             after,
             finished: Finished::No,
-            receipt: None,
         }
     }
 
     /// Writes what was begun and needs no payload: the end of a chunk, the rest of a head, the final chunk.
     fn poll_settle(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(wire) = &mut self.wire else {
+        let Some(wire) = self.line.wire() else {
             return Poll::Ready(Ok(()));
         };
         loop {
@@ -122,7 +140,7 @@ impl<T: Io, S: Serve> Http1Sink<T, S> {
             if filler.is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            let Some(wire) = &mut self.wire else {
+            let Some(wire) = self.line.wire() else {
                 return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
             };
             let offered = [IoSlice::new(filler)];
@@ -132,9 +150,11 @@ impl<T: Io, S: Serve> Http1Sink<T, S> {
     }
 
     fn leave(&mut self) -> Option<Link<T>> {
-        let wire = self.wire.take()?;
-        self.last_count = wire.count();
-        Some(wire.into_link())
+        let count = self.wire_bytes();
+        match std::mem::replace(&mut self.line, Line::Left(count)) {
+            Line::Up(wire) => Some(wire.into_link()),
+            Line::Left(_) => None,
+        }
     }
 
     fn abort(&mut self) {
@@ -147,8 +167,10 @@ impl<T: Io, S: Serve> Http1Sink<T, S> {
         let Some(mut link) = self.leave() else { return };
         match after {
             After::Reuse if !self.front.drain.has_begun() => {
-                link.left = Bytes::from(std::mem::take(&mut self.stray));
-                link.receipt = self.receipt.take();
+                link.left = self
+                    .stray
+                    .take()
+                    .map_or_else(Bytes::new, |stray| stray.bytes.into());
                 tokio::spawn(http_task::connection(Arc::clone(&self.front), link));
             }
             After::Reuse | After::Close => {
@@ -160,7 +182,7 @@ impl<T: Io, S: Serve> Http1Sink<T, S> {
 
 impl<T: Io, S: Serve> ClientSink for Http1Sink<T, S> {
     fn poll_send(&mut self, cx: &mut Context<'_>, parts: &Slices<'_>) -> Poll<io::Result<usize>> {
-        let Some(wire) = &mut self.wire else {
+        let Some(wire) = self.line.wire() else {
             return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
         };
         loop {
@@ -181,19 +203,22 @@ impl<T: Io, S: Serve> ClientSink for Http1Sink<T, S> {
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Gone> {
-        if self.framing.has_rest() || self.wire.as_ref().is_some_and(Wire::is_unflushed) {
+        if self.framing.has_rest() || self.line.wire().is_some_and(|wire| wire.is_unflushed()) {
             // A failure is found by reading, too, and told there.
             let _ = self.poll_settle(cx);
         }
-        let Some(wire) = &mut self.wire else {
+        let Some(wire) = self.line.wire() else {
             return Poll::Ready(Gone::Fin);
         };
-        while self.stray.len() < PIPELINED_BYTES_MAX {
+        while self.stray.as_ref().map_or(0, |stray| stray.bytes.len()) < PIPELINED_BYTES_MAX {
             let mut space = [MaybeUninit::uninit(); GLANCE_BYTES];
             let mut glance = ReadBuf::uninit(&mut space);
             match ready!(wire.poll_read(cx, &mut glance)) {
                 Ok(()) if glance.filled().is_empty() => return Poll::Ready(Gone::Fin),
-                Ok(()) => self.stray.extend_from_slice(glance.filled()),
+                Ok(()) => {
+                    let stray = self.stray.get_or_insert_default();
+                    stray.bytes.extend_from_slice(glance.filled());
+                }
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Poll::Ready(Gone::TimedOut),
                 Err(_) => return Poll::Ready(Gone::Reset),
             }
@@ -203,15 +228,23 @@ impl<T: Io, S: Serve> ClientSink for Http1Sink<T, S> {
     }
 
     fn wire_bytes(&self) -> u64 {
-        self.wire.as_ref().map_or(self.last_count, Wire::count)
+        match &self.line {
+            Line::Up(wire) => wire.count(),
+            Line::Left(count) => *count,
+        }
     }
 
     fn unacked(&self) -> Unacked {
-        self.wire.as_ref().map_or(Unacked::Unknown, Wire::unacked)
+        match &self.line {
+            Line::Up(wire) => wire.unacked(),
+            Line::Left(_) => Unacked::Unknown,
+        }
     }
 
     fn leave_receipt(&mut self, receipt: Box<dyn Receipt>) {
-        self.receipt = Some(receipt);
+        if let Some(wire) = self.line.wire() {
+            wire.leave_receipt(receipt);
+        }
     }
 
     fn poll_end(&mut self, cx: &mut Context<'_>, how: Ending) -> Poll<()> {

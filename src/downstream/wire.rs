@@ -15,6 +15,7 @@ use tokio::io::ReadBuf;
 use crate::downstream::front::Link;
 use crate::downstream::meter::Meter;
 use crate::net::{Io, Unacked};
+use crate::relay::sink::Receipt;
 
 /// Most bytes that TLS adds to one record: header, nonce, type, tag, and room for what it has to say itself.
 const RECORD_OVERHEAD_MAX: u64 = 128;
@@ -55,6 +56,11 @@ impl<T: Io> Wire<T> {
     /// The connection, for its next owner.
     pub(crate) fn into_link(self) -> Link<T> {
         self.link
+    }
+
+    /// Leaves a receipt for the connection's next owner: who comes with another request has had all.
+    pub(crate) fn leave_receipt(&mut self, receipt: Box<dyn Receipt>) {
+        self.link.receipt = Some(receipt);
     }
 
     /// Writes some of the parts, once nothing is held back any more.

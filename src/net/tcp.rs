@@ -54,14 +54,16 @@ impl Tcp {
 #[derive(Debug)]
 pub struct TcpIo {
     stream: TcpStream,
-    peer: SocketAddr,
+    /// The peer's. Apart, since a `SocketAddr` takes half as much again: there are two for each session.
+    address: IpAddr,
+    port: u16,
 }
 
 impl TcpIo {
     /// To a backend, just connected.
     fn dialled(stream: TcpStream, peer: SocketAddr) -> Self {
         tune(&SockRef::from(&stream));
-        Self { stream, peer }
+        Self::of(stream, peer)
     }
 
     /// From a client, just accepted.
@@ -69,7 +71,15 @@ impl TcpIo {
         // Linux hands the listener's options down, which spares a handful of system calls for each client.
         #[cfg(not(target_os = "linux"))]
         tune(&SockRef::from(&stream));
-        Self { stream, peer }
+        Self::of(stream, peer)
+    }
+
+    const fn of(stream: TcpStream, peer: SocketAddr) -> Self {
+        Self {
+            stream,
+            address: peer.ip(),
+            port: peer.port(),
+        }
     }
 }
 
@@ -96,7 +106,7 @@ impl Io for TcpIo {
     }
 
     fn peer(&self) -> SocketAddr {
-        self.peer
+        SocketAddr::new(self.address, self.port)
     }
 }
 

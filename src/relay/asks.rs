@@ -129,7 +129,7 @@ impl<W: World> StreamTask<W> {
         info!(session = %self.session.label(), stream = %self.name, requests = displaced.len(), "more requests of the backend's wait for the client than are kept");
         self.strike_late();
         for Displaced { id, at } in &displaced {
-            self.session.answered_here.change(|ids| ids.here(id));
+            self.session.answering_here().change(|ids| ids.here(id));
             if let Some(at) = *at {
                 self.strike(id, at, Withdrawal::Displaced);
             }
@@ -191,7 +191,7 @@ impl<W: World> StreamTask<W> {
     pub(crate) fn answer_for_client(&mut self, asked_again: &[RequestId]) -> Vec<RequestId> {
         let unanswered = self.life.withdraw_pending(asked_again);
         for id in &unanswered {
-            self.session.answered_here.change(|ids| ids.here(id));
+            self.session.answering_here().change(|ids| ids.here(id));
             self.answer_backend(vec![refusal::client_away(id)]);
         }
         unanswered

@@ -4,8 +4,6 @@
 //! Why no less: servers number streams alike, or anew for each connection, and lose nothing by it.
 //! Next: `pure/stream/witness.rs`, which knows; `recover.rs`, which sees to it.
 
-use std::sync::{MutexGuard, PoisonError};
-
 use tracing::info;
 
 use crate::config::resolved::EventStore;
@@ -27,17 +25,13 @@ impl<W: World> Session<W> {
             EventStore::PerSession | EventStore::Undeclared => return None,
         }
         let before = match stream {
-            StreamName::Get => self.witnessed().take(),
+            StreamName::Get => self.take_witnessed(),
             StreamName::Post(_) | StreamName::HttpSse => None,
         };
         match before {
             Some((of, witness)) if of == generation => Some(witness),
             Some(_) | None => Some(Box::default()),
         }
-    }
-
-    fn witnessed(&self) -> MutexGuard<'_, Option<(Generation, Box<Witness>)>> {
-        self.witnessed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -61,7 +55,7 @@ impl<W: World> StreamTask<W> {
         }
         self.remember_said();
         if let Some(witness) = self.backend.witness.take() {
-            *self.session.witnessed() = Some((self.generation, witness));
+            self.session.keep_witnessed(self.generation, witness);
         }
     }
 

@@ -273,7 +273,7 @@ pub(crate) async fn admit<W: World>(
     } else {
         Before::Unknown
     };
-    let mut proof = match session.proofs.join(shown.hash(), before, relay.now()) {
+    let mut proof = match session.proofs().join(shown.hash(), before, relay.now()) {
         Joined::Waiting(proof) => proof,
         Joined::TooMany => return Admitted::NotYet,
         Joined::Begin(told, proof) => {
@@ -282,7 +282,7 @@ pub(crate) async fn admit<W: World>(
                 let asked = timeout(PROOF_MAX, prove(&relay, &session, fields, shown));
                 let proof = asked.await.unwrap_or(Proof::Unknown);
                 match (&proof, before) {
-                    (Proof::Accepted, Before::Unknown) => session.proofs.unknown().give_back(),
+                    (Proof::Accepted, Before::Unknown) => session.proofs().unknown().give_back(),
                     (_, Before::Accepted | Before::Unknown) => {}
                 }
                 session.pool.instruments.proofs.one(proof.word());

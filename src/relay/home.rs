@@ -74,7 +74,7 @@ pub(crate) struct Home {
     /// Which life of the session this is.
     pub(crate) generation: Generation,
     server: Option<Server>,
-    instance: Option<HeaderValue>,
+    instance: Option<Box<HeaderValue>>,
     /// The replica's troubles when it was last known to have the session.
     verified: AtomicU64,
 }
@@ -89,7 +89,7 @@ impl Home {
             backend_id: signs.backend_id,
             generation,
             server: signs.server,
-            instance: signs.instance,
+            instance: signs.instance.map(Box::new),
         })
     }
 
@@ -117,7 +117,7 @@ impl Home {
         let (Some(name), Some(own)) = (instance_header, &self.instance) else {
             return false;
         };
-        answer.get(name).is_some_and(|now| now != own)
+        answer.get(name).is_some_and(|now| *now != **own)
     }
 
     /// Whether the replica has said since that it is another server.
@@ -132,7 +132,7 @@ impl Home {
 /// The homes of a session: the one that it has, and its seat there.
 pub(crate) struct Homes {
     first: Arc<Home>,
-    moved: OnceLock<Mutex<Arc<Home>>>,
+    moved: OnceLock<Box<Mutex<Arc<Home>>>>,
     /// Given back when the session moves.
     seat: Mutex<Seat>,
 }
@@ -158,7 +158,7 @@ impl Homes {
     /// It lives there from now on, in its next generation.
     pub(crate) fn move_to(&self, seat: Seat, signs: Signs) -> Arc<Home> {
         let home = Home::new(&seat, signs, self.now().generation.next());
-        let moved = self.moved.get_or_init(|| Mutex::new(Arc::clone(&home)));
+        let moved = self.moved.get_or_init(|| Box::new(Mutex::new(Arc::clone(&home))));
         *moved.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&home);
         let old = std::mem::replace(
             &mut *self.seat.lock().unwrap_or_else(PoisonError::into_inner),

@@ -43,7 +43,7 @@ pub(crate) struct Intake<'a, L> {
     /// Pings that were left out, for the proxy to answer.
     pub(crate) pings: &'a mut Vec<RequestId>,
     /// What of the backend's requests the proxy answered.
-    pub(crate) answered_here: &'a AnsweredHere,
+    pub(crate) answered_here: Option<&'a AnsweredHere>,
     pub(crate) now: Millis,
 }
 
@@ -147,7 +147,7 @@ impl<L: StreamLog> Intake<'_, L> {
     fn taken(&mut self, kind: &EventKind<'_>) {
         match kind {
             EventKind::Request { id, .. } => {
-                self.answered_here.asked(id);
+                self.asked(id);
                 self.life.placed(id, self.newest());
             }
             EventKind::Batch(messages) => {
@@ -159,10 +159,16 @@ impl<L: StreamLog> Intake<'_, L> {
         }
     }
 
+    fn asked(&self, id: &RequestId) {
+        if let Some(answered) = self.answered_here {
+            answered.asked(id);
+        }
+    }
+
     fn asked_among(&self, messages: &[Message<'_>]) {
         for message in messages {
             match message {
-                Message::Request { id, .. } => self.answered_here.asked(id),
+                Message::Request { id, .. } => self.asked(id),
                 Message::Response { .. } | Message::Notification { .. } => {}
             }
         }

@@ -91,6 +91,7 @@ mod repeat;
 pub mod replica_drain;
 mod running;
 mod said;
+mod seldom;
 mod session;
 pub mod sink;
 mod source;

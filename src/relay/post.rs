@@ -110,7 +110,10 @@ enum Left {
 
 /// Takes answers out that came after the proxy's own.
 fn without_late<W: World>(session: &Session<W>, request: &mut Request) -> Left {
-    match session.answered_here.restore(&request.body) {
+    let Some(answered) = session.answered_here() else {
+        return Left::Some;
+    };
+    match answered.restore(&request.body) {
         Restored::AsItCame => Left::Some,
         Restored::Like { body, dropped } => {
             session.pool.instruments.notices_dropped.add(dropped);

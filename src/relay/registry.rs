@@ -3,8 +3,9 @@
 //! across an await would dead-lock the map. A session that ended is never made anew from its token.
 //! Next: `session.rs`.
 
+use std::borrow::Borrow;
 use std::collections::{HashSet, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +23,7 @@ const ENDED_MAX: usize = 262_144;
 
 /// The sessions.
 pub(crate) struct Registry<W: World> {
-    live: DashMap<HeaderValue, Arc<Session<W>>, BuildHasherDefault<TagHasher>>,
+    live: DashMap<Named<W>, (), BuildHasherDefault<TagHasher>>,
     /// Sessions over HTTP+SSE by the stream that carries them: who comes back presents nothing but a cursor.
     carried: DashMap<Epoch, Arc<Session<W>>>,
     counts: Vec<AtomicUsize>,
@@ -48,7 +49,7 @@ impl<W: World> Registry<W> {
 
     /// The live session with this token.
     pub(crate) fn find(&self, token: &HeaderValue) -> Option<Arc<Session<W>>> {
-        self.live.get(token).map(|entry| Arc::clone(entry.value()))
+        self.live.get(token).map(|entry| Arc::clone(&entry.key().0))
     }
 
     /// The live session over HTTP+SSE that this stream carries. Nothing is proved by knowing it: the cursor must be
@@ -61,17 +62,12 @@ impl<W: World> Registry<W> {
     pub(crate) fn add(&self, session: Arc<Session<W>>) -> Arc<Session<W>> {
         let index = session.pool.index;
         let mut added = false;
-        let standing = Arc::clone(
-            self.live
-                .entry(session.token.clone())
-                .or_insert_with(|| {
-                    added = true;
-                    session
-                })
-                .value(),
-        );
+        let standing = {
+            let entry = self.live.entry(Named(session)).or_insert_with(|| added = true);
+            Arc::clone(&entry.key().0)
+        };
         if added {
-            if let Some(epoch) = standing.carrier {
+            if let Some(epoch) = standing.carrier() {
                 self.carried.insert(epoch, Arc::clone(&standing));
             }
             self.counts[index].fetch_add(1, Ordering::Relaxed);
@@ -94,7 +90,7 @@ impl<W: World> Registry<W> {
                 ended.set.remove(&oldest);
             }
         }
-        if let Some(epoch) = session.carrier {
+        if let Some(epoch) = session.carrier() {
             self.carried.remove(&epoch);
         }
         if self.live.remove(&session.token).is_some() {
@@ -125,8 +121,31 @@ impl<W: World> Registry<W> {
     /// Those live sessions for which this holds; a part of the map is locked at a time, for a look at each. For
     /// draining; never on a request's path.
     pub(crate) fn those(&self, wanted: impl Fn(&Session<W>) -> bool) -> Vec<Arc<Session<W>>> {
-        let found = self.live.iter().filter(|entry| wanted(entry.value()));
-        found.map(|entry| Arc::clone(entry.value())).collect()
+        let found = self.live.iter().filter(|entry| wanted(&entry.key().0));
+        found.map(|entry| Arc::clone(&entry.key().0)).collect()
+    }
+}
+
+/// A session by its token, which it has itself: a place in the map is one pointer.
+struct Named<W: World>(Arc<Session<W>>);
+
+impl<W: World> Borrow<HeaderValue> for Named<W> {
+    fn borrow(&self) -> &HeaderValue {
+        &self.0.token
+    }
+}
+
+impl<W: World> PartialEq for Named<W> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.token == other.0.token
+    }
+}
+
+impl<W: World> Eq for Named<W> {}
+
+impl<W: World> Hash for Named<W> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.token.hash(state);
     }
 }
 

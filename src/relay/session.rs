@@ -3,7 +3,7 @@
 //! A session known only from its token (`Origin::Revived`) can't claim that anything never happened.
 //! Next: `exchange.rs` for its requests, `registry.rs`; the record's own rules are in `pure/session/`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use http::HeaderValue;
 
@@ -15,20 +15,20 @@ use crate::pure::log::{Bounds, Millis};
 use crate::pure::revision::Revision;
 use crate::pure::rpc::RequestId;
 use crate::pure::session::{
-    Ended, Expiry, Full, Generation, Known, Left, Lifetimes, Moment, Opening, Origin, Phase, Presented,
-    Record, Shown, Sticky, Written,
+    Ended, Expiry, Full, Known, Left, Lifetimes, Moment, Opening, Origin, Phase, Presented, Record, Shown,
+    Sticky, Written,
 };
 use crate::pure::session_token::{Sealed, Transport};
 use crate::pure::stream::attach::Patience;
 use crate::pure::stream::reset::{self, Listener};
-use crate::pure::stream::{Agent, Early, Greeting, Witness};
+use crate::pure::stream::{Agent, Early, Greeting};
 use crate::relay::Relay;
-use crate::relay::asks::AnsweredHere;
-use crate::relay::gate::{Proofs, Recorded};
+use crate::relay::gate::Recorded;
 use crate::relay::home::{Homes, Signs};
 use crate::relay::mailbox::{Command, EndCause, Mailbox};
 use crate::relay::pool::Pool;
 use crate::relay::said::Note;
+use crate::relay::seldom::Seldom;
 use crate::relay::standing::Standing;
 use crate::relay::sweep_task::{Due, Sleeper};
 use crate::relay::turn::Told;
@@ -47,8 +47,6 @@ pub(crate) struct Session<W: World> {
     pub(crate) revision: Revision,
     /// How its messages travel.
     pub(crate) transport: Transport,
-    /// Over HTTP+SSE, the one stream that carries it; `None` also if that is held by another proxy, or lost.
-    pub(crate) carrier: Option<Epoch>,
     /// Where it lives.
     pub(crate) homes: Homes,
     /// Where it stands with its backend.
@@ -58,13 +56,7 @@ pub(crate) struct Session<W: World> {
     /// How the ids of its requests are made its own, where they are.
     pub(crate) isolation: Option<Isolation>,
     record: Mutex<Recorded>,
-    /// Credentials that the backend is being asked about.
-    pub(crate) proofs: Proofs,
-    early: Mutex<Vec<Box<[u8]>>>,
-    /// What of the backend's requests the proxy answered.
-    pub(crate) answered_here: AnsweredHere,
-    /// What the backend said on a standalone stream that was let go, in this life of the session.
-    pub(crate) witnessed: Mutex<Option<(Generation, Box<Witness>)>>,
+    pub(super) seldom: OnceLock<Box<Seldom>>,
     /// What its client withdraws.
     pub(crate) withdrawals: Withdrawals,
 }
@@ -111,16 +103,12 @@ impl<W: World> Session<W> {
             token,
             revision: facts.revision,
             transport: facts.transport,
-            carrier,
             homes: Homes::new(seat, signs),
             standing: Standing::default(),
             opening,
             isolation,
             record: Mutex::new(Record::new(origin, facts.flags, facts.issued, now)),
-            proofs: Proofs::default(),
-            early: Mutex::new(early),
-            answered_here: AnsweredHere::default(),
-            witnessed: Mutex::default(),
+            seldom: Seldom::begun(early, carrier).map_or_else(OnceLock::new, OnceLock::from),
             withdrawals: Withdrawals::default(),
         });
         if let Some(presented) = opener {
@@ -362,18 +350,6 @@ impl<W: World> Session<W> {
             .map(|say| Told {
                 event: say.event().into(),
                 data: say.data(told).into(),
-            })
-            .collect()
-    }
-
-    /// Messages that came before the standalone stream; once.
-    pub(crate) fn take_early(&self) -> Vec<Told> {
-        let early = std::mem::take(&mut *self.early.lock().unwrap_or_else(PoisonError::into_inner));
-        early
-            .into_iter()
-            .map(|data| Told {
-                event: Box::default(),
-                data,
             })
             .collect()
     }

@@ -220,7 +220,7 @@ impl<W: World> StreamTask<W> {
                     generation: self.generation,
                     client: presence,
                     pings: &mut self.backend.pings,
-                    answered_here: &self.session.answered_here,
+                    answered_here: self.session.answered_here(),
                     now,
                 };
                 let Poll::Ready(read) = body.poll_events(cx, &mut |block| intake.take(block)) else {

@@ -185,7 +185,7 @@ impl<W: World> StreamTask<W> {
             generation: self.generation,
             client,
             pings: &mut self.backend.pings,
-            answered_here: &self.session.answered_here,
+            answered_here: self.session.answered_here(),
             now,
         };
         intake.take(Block::of_data(body));

@@ -37,7 +37,12 @@ impl<W: World> StreamTask<W> {
         }
         self.remember_had();
         self.gap = Some(reason);
-        self.reopen_later(now);
+        if self.backoff.failures() > 0 {
+            return self.reopen_later(now);
+        }
+        // It stood, and nothing refused yet: while it is away, what the backend says goes nowhere.
+        self.backoff.tried_at_once();
+        self.ask_if_healthy(now);
     }
 
     /// Whether only one replica can say how the stream goes on.

@@ -28,8 +28,14 @@ pub(crate) struct Withdrawn;
 pub(crate) struct Withdrawals {
     /// How many there were.
     count: AtomicU64,
-    newest: Mutex<VecDeque<(u64, RequestId)>>,
+    newest: Mutex<Option<Box<Newest>>>,
     bell: Notify,
+}
+
+/// The newest withdrawals, oldest first, each with its number.
+#[derive(Default)]
+struct Newest {
+    ids: VecDeque<(u64, RequestId)>,
 }
 
 impl Withdrawals {
@@ -37,10 +43,11 @@ impl Withdrawals {
     pub(crate) fn withdraw(&self, id: &RequestId) {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let nth = self.count.load(Ordering::SeqCst) + 1;
-        if newest.len() == WITHDRAWALS_MAX {
-            newest.pop_front();
+        let ids = &mut newest.get_or_insert_default().ids;
+        if ids.len() == WITHDRAWALS_MAX {
+            ids.pop_front();
         }
-        newest.push_back((nth, id.clone()));
+        ids.push_back((nth, id.clone()));
         self.count.store(nth, Ordering::SeqCst);
         drop(newest);
         self.bell.notify_waiters();
@@ -83,6 +90,7 @@ impl Withdrawals {
             return false;
         }
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        newest.iter().any(|(nth, one)| *nth > since && one == id)
+        let mut ids = newest.iter().flat_map(|newest| &newest.ids);
+        ids.any(|(nth, one)| *nth > since && one == id)
     }
 }

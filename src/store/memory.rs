@@ -184,14 +184,26 @@ struct Shelf {
 #[derive(Debug, Default)]
 struct Slot {
     open: Option<Arc<Facts>>,
-    ends: VecDeque<Tombstone>,
+    ends: Option<Box<Ends>>,
+}
+
+/// How a stream's epochs ended, oldest first.
+#[derive(Debug, Default)]
+struct Ends {
+    tombstones: VecDeque<Tombstone>,
+}
+
+impl Slot {
+    fn ends(&self) -> impl Iterator<Item = &Tombstone> {
+        self.ends.iter().flat_map(|ends| &ends.tombstones)
+    }
 }
 
 impl Shelf {
     fn claim(&mut self, facts: &Arc<Facts>) -> Result<(), LogLoss> {
         let slot = self.streams.entry(facts.key.clone()).or_default();
         let current = slot.open.as_ref().is_some_and(|open| open.epoch == facts.epoch);
-        if current || slot.ends.iter().any(|end| end.epoch == facts.epoch) {
+        if current || slot.ends().any(|end| end.epoch == facts.epoch) {
             // An epoch is never used again: this claim is the older one.
             return Err(LogLoss::Fenced);
         }
@@ -222,23 +234,24 @@ impl Shelf {
 
     fn bury(&mut self, key: &StreamKey, tombstone: Tombstone) {
         let slot = self.streams.entry(key.clone()).or_default();
-        if slot.ends.is_empty() {
+        if slot.ends.is_none() {
             self.forget.push_back(key.clone());
         }
-        match slot.ends.iter_mut().find(|end| end.epoch == tombstone.epoch) {
+        let ends = &mut slot.ends.get_or_insert_default().tombstones;
+        match ends.iter_mut().find(|end| end.epoch == tombstone.epoch) {
             Some(end) => *end = tombstone,
             None => {
-                if slot.ends.len() == ENDS_MAX {
-                    slot.ends.pop_front();
+                if ends.len() == ENDS_MAX {
+                    ends.pop_front();
                 }
-                slot.ends.push_back(tombstone);
+                ends.push_back(tombstone);
             }
         }
         if self.forget.len() > ENDED_STREAMS_MAX
             && let Some(oldest) = self.forget.pop_front()
             && let Some(slot) = self.streams.get_mut(&oldest)
         {
-            slot.ends.clear();
+            slot.ends = None;
             if slot.open.is_none() {
                 self.streams.remove(&oldest);
             }
@@ -254,7 +267,7 @@ impl Shelf {
                 epoch: facts.epoch,
                 span: facts.kept().span,
             },
-            Some(Slot { open: None, ends }) => Found::Ended(ends.iter().copied().collect()),
+            Some(slot @ Slot { open: None, .. }) => Found::Ended(slot.ends().copied().collect()),
         }
     }
 }

@@ -49,7 +49,7 @@ pub struct EventBody<I> {
 }
 
 /// What an idle event stream may take beside its socket, in bytes: there are two for each session.
-const IDLE_BYTES_MAX: usize = 320;
+const IDLE_BYTES_MAX: usize = 192;
 const _: () = assert!(size_of::<EventBody<TcpIo>>() <= IDLE_BYTES_MAX);
 
 impl<I: Io> EventBody<I> {

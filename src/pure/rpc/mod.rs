@@ -297,29 +297,46 @@ pub fn classify_event(data: &[u8]) -> EventKind<'_> {
 /// `None` if it is not there, if the text is no JSON, or if a member of the path stands there twice.
 pub fn lookup<'a>(json: &'a [u8], path: &[&str]) -> Option<&'a [u8]> {
     let mut scan = Scan::new(json).ok()?;
-    let mut value = scan.value().ok()?;
+    let found = seek(&mut scan, path).ok()?;
     scan.end().ok()?;
-    for name in path {
-        value = member_of(value, name)?;
-    }
-    Some(value.as_bytes())
+    found.map(str::as_bytes)
 }
 
-fn member_of<'a>(object: &'a str, name: &str) -> Option<&'a str> {
-    let mut scan = Scan::new(object.as_bytes()).ok()?;
-    if scan.open() != Some(Container::Object) {
-        return None;
+/// Steps over one value, and answers what stands at this path in it.
+fn seek<'a>(scan: &mut Scan<'a>, path: &[&str]) -> Result<Option<&'a str>, Malformed> {
+    let Some((name, rest)) = path.split_first() else {
+        return scan.value().map(Some);
+    };
+    if scan.peek() != Some(b'{') {
+        return scan.value().map(|_| None);
     }
-    let mut found = None;
+    scan.open();
+    let mut found = Found::Missing;
     let mut turn = Turn::First;
-    while let Some(key) = scan.member(turn).ok()? {
-        let value = scan.value().ok()?;
-        if decode(key).is_some_and(|key| key == name) && found.replace(value).is_some() {
-            return None;
+    while let Some(key) = scan.member(turn)? {
+        if decode(key).is_some_and(|key| key == *name) {
+            let value = seek(scan, rest)?;
+            found = match found {
+                Found::Missing => Found::Once(value),
+                Found::Once(_) | Found::Twice => Found::Twice,
+            };
+        } else {
+            scan.value()?;
         }
         turn = Turn::Later;
     }
-    found
+    match found {
+        Found::Once(value) => Ok(value),
+        Found::Missing | Found::Twice => Ok(None),
+    }
+}
+
+/// A member of an object that is looked for by its name.
+enum Found<'a> {
+    Missing,
+    /// What stands at the rest of the path in it.
+    Once(Option<&'a str>),
+    Twice,
 }
 
 /// The elements of a raw JSON array, raw; `None` if it is no array or has more than [`BATCH_MESSAGES_MAX`].
@@ -371,6 +388,7 @@ pub fn text(raw: &[u8]) -> Option<Cow<'_, str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pure::limits::JSON_DEPTH_MAX;
 
     fn id(token: &str) -> RequestId {
         RequestId::from_raw(token.as_bytes()).expect("an id")
@@ -603,6 +621,16 @@ mod tests {
         check(r#"{"a":1,"a":1}"#, &["a"], None);
         check(r#"{"a":1,"\u0061":1}"#, &["a"], None);
         check(r#"{"a":{"b":1},"c":{"b":2}}"#, &["c", "b"], Some("2"));
+        check(r#"{"a":{"b":1},"a":{}}"#, &["a", "b"], None);
+        check(r#"{"a":{},"a":{"b":1}}"#, &["a", "b"], None);
+        check(r#"{"a":{"b":1,"b":2}}"#, &["a", "b"], None);
+        check(r#"{"a":{"b":1,}}"#, &["a", "b"], None);
+        check(r#"{"a":{"b":1]}"#, &["a", "b"], None);
+        check(r#"[{"a":1}]"#, &["a"], None);
+        let deep = |levels: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(levels), "]".repeat(levels));
+        check(&deep(JSON_DEPTH_MAX), &["a"], None);
+        let whole = deep(JSON_DEPTH_MAX - 1);
+        check(&whole, &["a"], Some(&whole[5..whole.len() - 1]));
         check(r#"{"a":1"#, &["a"], None);
         check(r#"{"a":1}x"#, &["a"], None);
         check(r#"{"a":1,"b":tru}"#, &["a"], None);

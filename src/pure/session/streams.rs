@@ -63,11 +63,17 @@ struct Live<H> {
     handle: H,
 }
 
-/// The streams of one session.
+/// How streams ended, oldest first.
+#[derive(Clone, Debug, Default)]
+struct Buried {
+    tombstones: VecDeque<Tombstone>,
+}
+
+/// The streams of one session. An idle one has a single stream, and owns the memory for that.
 #[derive(Clone, Debug)]
 pub struct Streams<H> {
     live: Vec<Live<H>>,
-    buried: VecDeque<Tombstone>,
+    buried: Option<Box<Buried>>,
     standalone: Option<Epoch>,
     written: Written,
 }
@@ -81,7 +87,7 @@ impl<H: Clone> Streams<H> {
         };
         Self {
             live: Vec::new(),
-            buried: VecDeque::new(),
+            buried: None,
             standalone: None,
             written,
         }
@@ -166,13 +172,14 @@ impl<H: Clone> Streams<H> {
         if self.standalone == Some(tombstone.epoch) {
             self.standalone = None;
         }
-        if self.buried.iter().any(|buried| buried.epoch == tombstone.epoch) {
+        let tombstones = &mut self.buried.get_or_insert_default().tombstones;
+        if tombstones.iter().any(|buried| buried.epoch == tombstone.epoch) {
             return;
         }
-        if self.buried.len() == SESSION_TOMBSTONES_MAX {
-            self.buried.pop_front();
+        if tombstones.len() == SESSION_TOMBSTONES_MAX {
+            tombstones.pop_front();
         }
-        self.buried.push_back(tombstone);
+        tombstones.push_back(tombstone);
     }
 
     /// What is known of an epoch.
@@ -180,8 +187,8 @@ impl<H: Clone> Streams<H> {
         if let Some(live) = self.live.iter().find(|live| live.epoch == epoch) {
             return Known::Live(live.handle.clone());
         }
-        self.buried
-            .iter()
+        let tombstones = self.buried.iter().flat_map(|buried| &buried.tombstones);
+        tombstones
             .rev()
             .find(|buried| buried.epoch == epoch)
             .map_or(Known::Nothing, |buried| Known::Buried(*buried))

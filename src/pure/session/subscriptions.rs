@@ -13,9 +13,14 @@ pub enum Remembered {
     Forgotten,
 }
 
-/// The resources that a client subscribed to, in the order of subscription.
+/// The resources that a client subscribed to, in the order of subscription. It owns no memory before the first.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Subscriptions {
+    kept: Option<Box<Kept>>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Kept {
     uris: Vec<Box<str>>,
     bytes: usize,
     forgotten: u64,
@@ -24,34 +29,36 @@ pub struct Subscriptions {
 impl Subscriptions {
     /// The client subscribed, and the backend accepted.
     pub fn add(&mut self, uri: &str) -> Remembered {
-        if self.uris.iter().any(|known| **known == *uri) {
+        let kept = self.kept.get_or_insert_default();
+        if kept.uris.iter().any(|known| **known == *uri) {
             return Remembered::Yes;
         }
-        if self.uris.len() == SUBSCRIPTIONS_MAX || self.bytes + uri.len() > SUBSCRIPTION_BYTES_MAX {
-            self.forgotten += 1;
+        if kept.uris.len() == SUBSCRIPTIONS_MAX || kept.bytes + uri.len() > SUBSCRIPTION_BYTES_MAX {
+            kept.forgotten += 1;
             return Remembered::Forgotten;
         }
-        self.bytes += uri.len();
-        self.uris.push(uri.into());
+        kept.bytes += uri.len();
+        kept.uris.push(uri.into());
         Remembered::Yes
     }
 
     /// The client unsubscribed, and the backend accepted.
     pub fn remove(&mut self, uri: &str) {
-        if let Some(nth) = self.uris.iter().position(|known| **known == *uri) {
-            self.bytes -= uri.len();
-            self.uris.remove(nth);
+        let Some(kept) = &mut self.kept else { return };
+        if let Some(nth) = kept.uris.iter().position(|known| **known == *uri) {
+            kept.bytes -= uri.len();
+            kept.uris.remove(nth);
         }
     }
 
     /// What is remembered.
     pub fn uris(&self) -> &[Box<str>] {
-        &self.uris
+        self.kept.as_ref().map_or(&[], |kept| &kept.uris)
     }
 
     /// How many were not remembered. Not taken back: which one an unsubscription meant is not known.
-    pub const fn forgotten(&self) -> u64 {
-        self.forgotten
+    pub fn forgotten(&self) -> u64 {
+        self.kept.as_ref().map_or(0, |kept| kept.forgotten)
     }
 }
 

@@ -175,7 +175,7 @@ enum Begun {
 /// Tells the stream which answers will come on it, before anything is sent: a fast backend answers before its 202.
 async fn begin<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, ids: Vec<RequestId>) -> Begun {
     let post = Epoch::from_random(relay.chance());
-    let stream = match (session.carrier, session.standalone_mailbox()) {
+    let stream = match (session.carrier(), session.standalone_mailbox()) {
         (Some(_), Some(stream)) => stream,
         (Some(_), None) => return Begun::Over,
         (None, _) => return Begun::Awaiting(Awaiting { stream: None, post }),

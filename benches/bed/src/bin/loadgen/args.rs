@@ -4,6 +4,7 @@
 
 use clap::{Parser, Subcommand, ValueEnum};
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 
 /// Where a run stands on a curve: `sessions=9000`. Copied to the output.
 #[derive(Clone)]
@@ -53,6 +54,12 @@ pub(crate) struct Args {
     /// do not send notifications/initialized
     #[arg(long, global = true)]
     pub(crate) no_initialized: bool,
+    /// the certificate of https:// targets, in PEM (idle, hold, storm)
+    #[arg(long, global = true)]
+    pub(crate) ca: Option<PathBuf>,
+    /// speak HTTP/2 to https:// targets
+    #[arg(long, global = true, requires = "ca")]
+    pub(crate) http2: bool,
     #[command(subcommand)]
     pub(crate) mode: Mode,
 }

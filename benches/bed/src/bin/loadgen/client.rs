@@ -3,14 +3,17 @@
 //! Next: `raw.rs`.
 
 use crate::args::Args;
+use crate::tls::Tls;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http1::SendRequest;
-use hyper::{Method, Request, StatusCode};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use std::cell::{Cell, RefCell};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::AsRawFd;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpSocket;
 
 pub(crate) type BoxErr = Box<dyn std::error::Error>;
@@ -20,19 +23,22 @@ pub(crate) struct Target {
     pub(crate) addr: SocketAddr,
     pub(crate) host: String,
     pub(crate) path: String,
+    pub(crate) encrypted: bool,
 }
 pub(crate) fn parse_target(s: &str) -> Target {
     let u: hyper::Uri = s.parse().expect("target url");
     let auth = u.authority().expect("authority").clone();
     let addr: SocketAddr = format!("{}:{}", auth.host(), auth.port_u16().unwrap_or(80)).parse().expect("literal address");
     assert!(addr.ip().is_loopback(), "loopback only");
-    Target { addr, host: auth.to_string(), path: u.path().to_string() }
+    Target { addr, host: auth.to_string(), path: u.path().to_string(), encrypted: u.scheme_str() == Some("https") }
 }
 
 pub(crate) struct Ctx {
     pub(crate) targets: Vec<Target>,
     pub(crate) src: Vec<Ipv4Addr>,
     pub(crate) no_initialized: bool,
+    /// for https:// targets
+    pub(crate) tls: Option<Tls>,
     pub(crate) next_src: Cell<usize>,
     pub(crate) errors: RefCell<std::collections::BTreeMap<String, u64>>,
 }
@@ -47,12 +53,33 @@ impl Ctx {
     }
 }
 
+enum Requests {
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
+}
+
 pub(crate) struct Conn {
-    pub(crate) tx: SendRequest<Full<Bytes>>,
+    requests: Requests,
     /// of the driver task; ends with the connection
     pub(crate) task: tokio::task::JoinHandle<()>,
 }
 impl Conn {
+    pub(crate) async fn send(&mut self, t: &Target, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, BoxErr> {
+        Ok(match &mut self.requests {
+            Requests::Http1(tx) => {
+                tx.ready().await?;
+                tx.send_request(request).await?
+            }
+            Requests::Http2(tx) => {
+                tx.ready().await?;
+                let scheme = if t.encrypted { "https" } else { "http" };
+                *request.uri_mut() = format!("{scheme}://{}{}", t.host, t.path).parse()?;
+                request.headers_mut().remove("host");
+                tx.send_request(request).await?
+            }
+        })
+    }
+
     pub(crate) fn kill(&self) {
         self.task.abort();
     }
@@ -87,11 +114,48 @@ pub(crate) async fn tcp(ctx: &Ctx, t: &Target) -> Result<tokio::net::TcpStream, 
 }
 pub(crate) async fn connect(ctx: &Ctx, t: &Target) -> Result<Conn, BoxErr> {
     let s = tcp(ctx, t).await?;
-    let (tx, conn) = hyper::client::conn::http1::Builder::new().writev(false).handshake(TokioIo::new(s)).await?;
-    let task = tokio::task::spawn_local(async move {
-        let _ = conn.await;
-    });
-    Ok(Conn { tx, task })
+    match &ctx.tls {
+        Some(tls) if t.encrypted => speak(tls.over(t, s).await?, tls.protocol).await,
+        Some(tls) => speak(s, tls.protocol).await,
+        None => speak(s, Protocol::Http1).await,
+    }
+}
+
+/// What is spoken over a connection, whatever its encryption.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Protocol {
+    Http1,
+    Http2,
+}
+
+async fn speak<S: AsyncRead + AsyncWrite + Unpin + 'static>(s: S, protocol: Protocol) -> Result<Conn, BoxErr> {
+    Ok(match protocol {
+        Protocol::Http1 => {
+            let (tx, conn) = http1::Builder::new().writev(false).handshake(TokioIo::new(s)).await?;
+            let task = tokio::task::spawn_local(async move {
+                let _ = conn.await;
+            });
+            Conn { requests: Requests::Http1(tx), task }
+        }
+        Protocol::Http2 => {
+            let (tx, conn) = http2::handshake(Here, TokioIo::new(s)).await?;
+            let task = tokio::task::spawn_local(async move {
+                let _ = conn.await;
+            });
+            Conn { requests: Requests::Http2(tx), task }
+        }
+    })
+}
+
+/// Runs on this thread what hyper wants to be run beside a connection.
+#[derive(Clone, Copy)]
+struct Here;
+impl<F: Future + 'static> hyper::rt::Executor<F> for Here {
+    fn execute(&self, future: F) {
+        tokio::task::spawn_local(async move {
+            future.await;
+        });
+    }
 }
 
 // hyper hands every chunk up as a frame of its own, which costs the client more than the parsing does;
@@ -124,8 +188,7 @@ pub(crate) fn get(t: &Target, sid: &str, last: Option<&str>) -> Request<Full<Byt
 
 pub(crate) async fn initialize(ctx: &Ctx, t: &Target, c: &mut Conn) -> Result<String, BoxErr> {
     let body = Bytes::from_static(INIT);
-    c.tx.ready().await?;
-    let r = c.tx.send_request(post(t, None, body)).await?;
+    let r = c.send(t, post(t, None, body)).await?;
     if r.status() != StatusCode::OK {
         let st = r.status();
         let b = r.into_body().collect().await?.to_bytes();
@@ -137,8 +200,7 @@ pub(crate) async fn initialize(ctx: &Ctx, t: &Target, c: &mut Conn) -> Result<St
         return Err("initialize: no session id".into());
     }
     if !ctx.no_initialized {
-        c.tx.ready().await?;
-        let r = c.tx.send_request(post(t, Some(&sid), Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#))).await?;
+        let r = c.send(t, post(t, Some(&sid), Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#))).await?;
         let st = r.status();
         r.into_body().collect().await?;
         if !st.is_success() {

@@ -5,11 +5,12 @@
 use args::{Args, Mode};
 use bed::raise_nofile;
 use clap::Parser;
-use client::{Ctx, parse_target};
+use client::{Ctx, Protocol, parse_target};
 use cost::merge;
 use serde_json::json;
 use std::cell::Cell;
 use std::rc::Rc;
+use tls::Tls;
 
 mod args;
 mod client;
@@ -25,6 +26,7 @@ mod sse;
 mod start;
 mod storm;
 mod streams;
+mod tls;
 
 fn main() {
     let a = Args::parse();
@@ -32,10 +34,13 @@ fn main() {
     let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let ls = tokio::task::LocalSet::new();
     let code = ls.block_on(&rt, async {
+        let protocol = if a.http2 { Protocol::Http2 } else { Protocol::Http1 };
+        let tls = a.ca.as_deref().map(|ca| Tls::new(ca, protocol).expect("a certificate"));
         let ctx = Rc::new(Ctx {
             targets: a.target.split(',').map(parse_target).collect(),
             src: a.src.clone(),
             no_initialized: a.no_initialized,
+            tls,
             next_src: Cell::new(0),
             errors: Default::default(),
         });
@@ -54,6 +59,11 @@ fn main() {
             }
             Mode::Start { runs, command } => start::start_mode(&ctx, runs.clamp(1, 1000), &command).await,
         };
+        if ctx.tls.is_some() {
+            let with = if a.http2 { "h2" } else { "tls" };
+            let mode = format!("{}-{with}", v["mode"].as_str().unwrap_or_default());
+            merge(&mut v, json!({"mode": mode}));
+        }
         let errs = ctx.errors.borrow();
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         merge(&mut v, json!({"name": a.name, "target": a.target, "errors": errs.values().sum::<u64>(), "error_kinds": *errs, "nofile": nofile, "loadavg": load.split(' ').next().unwrap_or("")}));

@@ -80,9 +80,8 @@ pub(crate) async fn storm_mode(a: &Args, ctx: Rc<Ctx>, streams: usize, conc: usi
                         let _p = sem.acquire().await.unwrap();
                         let mut c = connect(&ctx, &s.t).await?;
                         reconnects.set(reconnects.get() + 1);
-                        c.tx.ready().await?;
                         let last = (!s.scan.last_id.is_empty()).then(|| s.scan.last_id.clone());
-                        let r = c.tx.send_request(get(&s.t, &s.sid, last.as_deref())).await?;
+                        let r = c.send(&s.t, get(&s.t, &s.sid, last.as_deref())).await?;
                         if r.status() != StatusCode::OK {
                             return Err(format!("reconnect {}", r.status()).into());
                         }

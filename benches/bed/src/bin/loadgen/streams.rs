@@ -30,7 +30,6 @@ pub(crate) async fn open_stream(ctx: &Ctx, i: usize, post_kind: bool, bytes: u64
     let t = ctx.target(i).clone();
     let mut c = connect(ctx, &t).await?;
     let sid = initialize(ctx, &t, &mut c).await?;
-    c.tx.ready().await?;
     let req = if post_kind {
         post(
             &t,
@@ -42,7 +41,7 @@ pub(crate) async fn open_stream(ctx: &Ctx, i: usize, post_kind: bool, bytes: u64
     } else {
         get(&t, &sid, None)
     };
-    let r: Response<Incoming> = c.tx.send_request(req).await?;
+    let r: Response<Incoming> = c.send(&t, req).await?;
     if r.status() != StatusCode::OK {
         let st = r.status();
         let b = r.into_body().collect().await?.to_bytes();
