@@ -24,7 +24,7 @@ use crate::pure::refusal;
 use crate::pure::revision::Priming;
 use crate::pure::rpc::RequestId;
 use crate::pure::session::{Asks, Generation};
-use crate::pure::sse::Block;
+use crate::pure::sse::{Block, OnBlock};
 use crate::relay::Relay;
 use crate::relay::answer::NotExecuted;
 use crate::relay::exchange::Sent;
@@ -185,7 +185,7 @@ impl<W: World> StreamTask<W> {
             answered_here: &self.session.answered_here,
             now,
         };
-        intake.take(Block::of_data(body));
+        intake.on_block(Block::of_data(body));
     }
 
     fn answer_each(&mut self, now: Millis, answer: impl Fn(&RequestId) -> Vec<u8>) {
