@@ -2,9 +2,10 @@
 //! Law: a walk is decided by its seed alone.
 //! Next: `../segment.rs`.
 
-use super::{MARKS_MAX, Window};
+use super::Window;
 use crate::pure::epoch::{Epoch, Seq};
 use crate::pure::limits::LOG_AGE_PARTS;
+use crate::pure::log::ages::MARKS_MAX;
 use crate::pure::log::{
     Bounds, EndMark, Entry, Full, Millis, Position, Refused, Replay, Slices, Span, TakenBy, View,
 };
@@ -265,12 +266,12 @@ fn age_takes_events_in_time_and_not_much_before() {
                 now - gone
             );
         }
-        assert!(window.marks.len() <= MARKS_MAX);
+        assert!(window.ages.marks() <= MARKS_MAX);
     }
     window.hold(Some(Seq::START));
     for step in 0..1_000_u64 {
         window.emit(entry(b"{}"), Millis(100_000 + step * 150)).unwrap();
-        assert!(window.marks.len() <= MARKS_MAX);
+        assert!(window.ages.marks() <= MARKS_MAX);
     }
     window.hold(None);
     window.shed(Millis(10_000_000), None);
