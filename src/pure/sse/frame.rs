@@ -63,10 +63,7 @@ impl<'a> Line<'a> {
 impl<'a> From<Line<'a>> for Text<'a> {
     #[inline]
     fn from(line: Line<'a>) -> Self {
-        Self {
-            bytes: line.0,
-            breaks: Breaks::None,
-        }
+        Self::of_line(line.0)
     }
 }
 
@@ -90,6 +87,15 @@ impl<'a> Text<'a> {
         Self {
             bytes,
             breaks: Breaks::Unknown,
+        }
+    }
+
+    /// Data in which there is no line break: its caller has looked.
+    #[inline]
+    pub(in crate::pure) const fn of_line(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            breaks: Breaks::None,
         }
     }
 

@@ -441,7 +441,12 @@ fn walk(seed: u64, bounds: Bounds, sizes: usize) {
                     data.insert(dice.below(data.len() + 1), '\n');
                 }
                 let seq = model.last() + 1;
-                match window.emit(entry(data.as_bytes()), Millis(model.now)) {
+                let mut event = entry(data.as_bytes());
+                // As the decoder hands it out, and as it was put together.
+                if dice.below(2) == 0 && !data.contains('\n') {
+                    event.data = Text::of_line(data.as_bytes());
+                }
+                match window.emit(event, Millis(model.now)) {
                     Ok(given) => {
                         assert_eq!(given.get(), seq);
                         model.append(&frame(seq, &data));
