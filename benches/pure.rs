@@ -99,7 +99,7 @@ fn chunked(events: &[Vec<u8>]) -> Vec<u8> {
 
 fn decode(decoder: &mut Decoder, bytes: &[u8]) -> usize {
     let mut seen = 0;
-    let fed = decoder.feed(bytes, &mut |block| seen += block.data.map_or(0, <[u8]>::len));
+    let fed = decoder.feed(bytes, &mut |block| seen += block.data().map_or(0, <[u8]>::len));
     assert!(fed.is_ok());
     seen
 }

@@ -124,7 +124,7 @@ impl Aware {
 
 /// What becomes of one event; `reread` is set if the client's state is to be read again.
 fn judge(guard: &mut Guard<MemoryLedger>, block: Block<'_>, reread: &mut bool) -> Option<Said> {
-    let data = block.data.unwrap_or_default();
+    let data = block.data().unwrap_or_default();
     let message: Value = serde_json::from_slice(data).unwrap_or_default();
     let order = message["params"]["data"]["order"].to_string();
     // Only the client knows what running a message twice would do. Here an order has a number, and what says that

@@ -21,7 +21,7 @@ impl From<Block<'_>> for Owned {
         Self {
             id: block.id.map(<[u8]>::to_vec),
             event: block.event.to_vec(),
-            data: block.data.map(<[u8]>::to_vec),
+            data: block.data().map(<[u8]>::to_vec),
             retry: block.retry,
         }
     }

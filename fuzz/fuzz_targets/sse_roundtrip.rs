@@ -49,7 +49,7 @@ fuzz_target!(|input: (u8, Option<u64>, &[u8], &[u8], &[u8])| {
                 0 => {
                     assert_eq!(block.id, Some(id.as_slice()));
                     assert_eq!(
-                        (block.event, block.data, block.retry),
+                        (block.event, block.data(), block.retry),
                         (b"".as_slice(), Some(b"".as_slice()), retry)
                     );
                 }
@@ -63,11 +63,11 @@ fuzz_target!(|input: (u8, Option<u64>, &[u8], &[u8], &[u8])| {
                             event.as_slice()
                         }
                     );
-                    assert_eq!(block.data, Some(with_lf(data).as_slice()));
+                    assert_eq!(block.data(), Some(with_lf(data).as_slice()));
                     assert_eq!(block.retry, None);
                 }
                 _ => {
-                    assert_eq!((block.id, block.event, block.data), (None, b"".as_slice(), None));
+                    assert_eq!((block.id, block.event, block.data()), (None, b"".as_slice(), None));
                     assert_eq!(block.retry, Some(retry.unwrap_or(0)));
                 }
             }

@@ -75,13 +75,12 @@ impl Stream {
                 return Next::Over(over.clone());
             }
             let (body, came) = (&mut self.body, &mut self.came);
-            let read =
-                poll_fn(
-                    |cx| match body.poll_events(cx, &mut |block| came.push_back(event_of(&block))) {
-                        Poll::Ready(read) => Poll::Ready(read),
-                        Poll::Pending => Poll::Pending,
-                    },
-                );
+            let read = poll_fn(|cx| {
+                match body.poll_events(cx, &mut |block: Block<'_>| came.push_back(event_of(&block))) {
+                    Poll::Ready(read) => Poll::Ready(read),
+                    Poll::Pending => Poll::Pending,
+                }
+            });
             self.over = match timeout_at(until, read).await {
                 Err(_) => return Next::Late,
                 Ok(Ok(Read::Events)) => None,
@@ -113,7 +112,7 @@ fn event_of(block: &Block<'_>) -> Event {
     Event {
         id: block.id.filter(|id| !id.is_empty()).map(text),
         kind: text(block.event),
-        data: block.data.map(text).unwrap_or_default(),
+        data: block.data().map(text).unwrap_or_default(),
         retry: block.retry,
     }
 }

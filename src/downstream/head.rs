@@ -37,14 +37,16 @@ pub(crate) fn of_stream(fields: &HeaderMap, body_end: BodyEnd, after: After) -> 
 /// Appends the head of a whole answer, whose status allows a body. A date that it has is kept.
 pub(crate) fn of_whole(head: &mut Vec<u8>, response: &Response<Bytes>, after: After) {
     begin(head, response.status());
+    let mut dated = false;
     for (name, value) in response.headers() {
         if [CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING].contains(name) {
             continue;
         }
+        dated |= *name == DATE;
         push_field(head, name.as_str(), value.as_bytes());
     }
     push_length(head, response.body().len() as u64);
-    if !response.headers().contains_key(DATE) {
+    if !dated {
         push_field(head, "date", &date::now());
     }
     end(head, after);

@@ -90,6 +90,16 @@ pub(crate) struct Wait {
     waits: Waits,
     phase: Phase,
     since: Instant,
+    timer: Timer,
+}
+
+/// Whether a connection's task will be woken by its timer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Timer {
+    /// It was set since it was asked.
+    Set,
+    /// It will be.
+    Wakes,
 }
 
 impl Wait {
@@ -99,6 +109,7 @@ impl Wait {
             waits,
             phase: Phase::Idle { arrived: 0 },
             since: Instant::now(),
+            timer: Timer::Set,
         }
     }
 
@@ -125,6 +136,11 @@ impl Wait {
         let due = self.since + limit;
         if timer.deadline() > due {
             timer.as_mut().reset(due);
+            self.timer = Timer::Set;
+        }
+        // Asked once: a task's waker stays the same, and asking again costs as much as a lock.
+        if self.timer == Timer::Wakes && !timer.is_elapsed() {
+            return Poll::Pending;
         }
         while timer.as_mut().poll(cx).is_ready() {
             if timer.deadline() >= due {
@@ -132,6 +148,7 @@ impl Wait {
             }
             timer.as_mut().reset(due);
         }
+        self.timer = Timer::Wakes;
         Poll::Pending
     }
 }

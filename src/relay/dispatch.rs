@@ -100,17 +100,17 @@ impl<W: World> Relay<W> {
         (call, said): (Box<Call>, Said),
         whose: Whose<W>,
     ) -> Answer<Passing<W>> {
-        let pool = Arc::clone(&self.pools[upstream]);
+        let pool = &self.pools[upstream];
         let carried = match whose {
-            Whose::Anybodys(era) => return Box::pin(stateless::pass(self, &pool, (call, said), era)).await,
+            Whose::Anybodys(era) => return Box::pin(stateless::pass(self, pool, (call, said), era)).await,
             Whose::Newcomers => Carried::Nothing,
             Whose::Sessions(carried) => carried,
         };
         if let Said::Initialize { id } = said {
-            return Box::pin(initialize::initialize(self, &pool, call, id)).await;
+            return Box::pin(initialize::initialize(self, pool, call, id)).await;
         }
         match carried {
-            Carried::Nothing => Box::pin(stateless::pass(self, &pool, (call, said), Era::Session)).await,
+            Carried::Nothing => Box::pin(stateless::pass(self, pool, (call, said), Era::Session)).await,
             Carried::Gone => Answer::Refused(Refused::SessionGone),
             Carried::Live(session) => match call.method {
                 Method::POST => repeat::post(self, &session, call, said).await,

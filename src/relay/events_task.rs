@@ -217,7 +217,7 @@ impl<W: World> Events<W> {
         let (waits, pool, replica) = (&mut self.waits, &self.pool, &self.replica);
         let now = self.relay.now();
         let fed = decoder.feed(passes, &mut |block: Block<'_>| {
-            let Some(data) = block.data else { return };
+            let Some(data) = block.data() else { return };
             match classify_event(data) {
                 EventKind::Response(id) => {
                     waits.answered(&id);

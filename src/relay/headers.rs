@@ -35,7 +35,8 @@ pub(crate) fn stays_here(name: &HeaderName) -> bool {
 /// What a backend is told as its `Origin` if the client named any: the client's was judged against our own list
 /// already; towards the backend we are our own, local, origin.
 pub(crate) fn own_origin(headers: &HeaderMap, replica: &Replica) -> Option<HeaderValue> {
-    if headers.contains_key(ORIGIN) {
+    // Looked through: there are few fields, and mostly none of this name.
+    if headers.keys().any(|name| *name == ORIGIN) {
         HeaderValue::try_from(replica.origin()).ok()
     } else {
         None
@@ -44,7 +45,10 @@ pub(crate) fn own_origin(headers: &HeaderMap, replica: &Replica) -> Option<Heade
 
 /// What passes of a backend's answer that is not an event stream of ours.
 pub(crate) fn to_client(mut headers: HeaderMap) -> HeaderMap {
-    headers.remove(SESSION_ID);
+    // Looked through first, as above.
+    if headers.keys().any(|name| *name == SESSION_ID) {
+        headers.remove(SESSION_ID);
+    }
     headers
 }
 

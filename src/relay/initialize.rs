@@ -18,6 +18,7 @@ use crate::pure::revision::{Era, Revision};
 use crate::pure::rpc::{self, EventKind, RequestId};
 use crate::pure::session::{Opening, Presented};
 use crate::pure::session_token::{self, BackendId, Flags, Sealed, Transport};
+use crate::pure::sse::Block;
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, RETRY_AFTER, Refused};
 use crate::relay::headers;
@@ -200,11 +201,11 @@ pub(crate) async fn read<W: World>(
     let (mut response, mut early) = (None, Vec::new());
     loop {
         let read = poll_fn(|cx| {
-            events.poll_events(cx, &mut |block| {
+            events.poll_events(cx, &mut |block: Block<'_>| {
                 if block.id.is_some_and(|id| !id.is_empty()) {
                     pool.seen_to_keep_events();
                 }
-                let data = block.data.unwrap_or_default();
+                let data = block.data().unwrap_or_default();
                 match rpc::classify_event(data) {
                     EventKind::Response(answers) if answers == *id && response.is_none() => {
                         response = Some(Bytes::copy_from_slice(data));

@@ -11,7 +11,7 @@ use crate::pure::log::{EndMark, Entry, Full, Millis, Span, TakenBy};
 use crate::pure::overlap::{Overlap, Said};
 use crate::pure::rpc::{self, EventKind, Message, RequestId, begins_a_notification, classify_event};
 use crate::pure::session::Generation;
-use crate::pure::sse::{Block, Text};
+use crate::pure::sse::{Block, OnBlock, Text};
 use crate::pure::stream::admission::{Had, News};
 use crate::pure::stream::life::backend_ping;
 use crate::pure::stream::{Agent, Dropped, Life, Take, Testimony, Trail, Witness};
@@ -66,33 +66,34 @@ pub(crate) enum Presence {
     Away,
 }
 
-impl<L: StreamLog> Intake<'_, L> {
-    /// Takes one block of the backend's stream. Always inlined: almost every event goes
-    /// no further, and a block is ten words.
+impl<L: StreamLog> OnBlock for Intake<'_, L> {
+    /// Takes one block of the backend's stream. Always inlined: almost every event goes no further.
     #[inline(always)]
-    pub(crate) fn take(&mut self, block: Block<'_>) {
+    fn on_block(&mut self, block: Block<'_>) {
         if let Some(ms) = block.retry {
             self.trail.retry_in(ms);
         }
-        let text = match block.text() {
-            Some(text) if !text.as_bytes().is_empty() => text,
-            Some(_) | None => return self.cursor(block.id),
-        };
-        if matches!(block.event, b"" | b"message")
-            && begins_a_notification(text.as_bytes())
+        if let Some(line) = block.line()
+            && block.is_message()
+            && begins_a_notification(line.as_bytes())
             && matches!(self.prior, Prior::Nothing)
             && self.generation == Generation::FIRST
             && !self.life.is_over()
         {
             // What almost every event is, and what `Life` would say of it.
-            return match self.testimony(block.id, text) {
-                Testimony::Agrees => self.append(EndMark::Open, block, text),
+            return match self.testimony(block.id, line.as_bytes()) {
+                Testimony::Agrees => self.append(EndMark::Open, block, line.into()),
                 Testimony::Contradicts => self.counts.drop(Dropped::Contradicts),
             };
         }
-        self.consider(block, text);
+        match block.text() {
+            Some(text) if !text.as_bytes().is_empty() => self.consider(block, text),
+            Some(_) | None => self.cursor(block.id),
+        }
     }
+}
 
+impl<L: StreamLog> Intake<'_, L> {
     /// Takes a block that says something, where it takes more to know what becomes of it.
     fn consider(&mut self, block: Block<'_>, text: Text<'_>) {
         let restored = self.isolation.map(|isolation| isolation.answer(text.as_bytes()));
@@ -111,7 +112,7 @@ impl<L: StreamLog> Intake<'_, L> {
         };
         let marked = self.generation.mark(text.as_bytes());
         let text = marked.as_deref().map_or(text, Text::of);
-        match self.testimony(block.id, text) {
+        match self.testimony(block.id, text.as_bytes()) {
             Testimony::Agrees => {}
             Testimony::Contradicts => return self.counts.drop(Dropped::Contradicts),
         }
@@ -201,9 +202,9 @@ impl<L: StreamLog> Intake<'_, L> {
     }
 
     /// What is known of the backend with this event.
-    fn testimony(&mut self, id: Option<&[u8]>, data: Text<'_>) -> Testimony {
+    fn testimony(&mut self, id: Option<&[u8]>, data: &[u8]) -> Testimony {
         match &mut self.witness {
-            Some(witness) => witness.ask(id, data.as_bytes()),
+            Some(witness) => witness.ask(id, data),
             None => Testimony::Agrees,
         }
     }

@@ -17,6 +17,7 @@ use crate::pure::event_id::{Conn, IdPrefix, StreamName};
 use crate::pure::limits::EVENT_ID_BYTES_MAX;
 use crate::pure::log::Millis;
 use crate::pure::session::Generation;
+use crate::pure::sse::Block;
 use crate::pure::stream::{Agent, Life, SourceEnd, Testimony};
 use crate::relay::Relay;
 use crate::relay::again::Acknowledged;
@@ -223,13 +224,13 @@ impl<W: World> StreamTask<W> {
                     answered_here: self.session.answered_here(),
                     now,
                 };
-                let Poll::Ready(read) = body.poll_events(cx, &mut |block| intake.take(block)) else {
+                let Poll::Ready(read) = body.poll_events(cx, &mut intake) else {
                     return Progress::None;
                 };
                 self.was_read(read, now);
                 Progress::Made
             }
-            Source::Draining(body, _) => match body.poll_events(cx, &mut |_| {}) {
+            Source::Draining(body, _) => match body.poll_events(cx, &mut |_: Block<'_>| {}) {
                 Poll::Pending => Progress::None,
                 Poll::Ready(Ok(Read::Events)) => Progress::Made,
                 Poll::Ready(Ok(Read::End(_)) | Err(_)) => {

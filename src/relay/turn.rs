@@ -190,7 +190,7 @@ pub(crate) fn told_after<L: StreamLog>(log: &L, after: Seq, upto: Seq) -> Vec<To
             let fed = decoder.feed(part, &mut |block: Block<'_>| {
                 told.push(Told {
                     event: block.event.into(),
-                    data: block.data.unwrap_or_default().into(),
+                    data: block.data().unwrap_or_default().into(),
                 });
             });
             assert!(fed.is_ok(), "a frame of our own is without bound");

@@ -23,7 +23,7 @@ use crate::pure::log::Millis;
 use crate::pure::refusal;
 use crate::pure::revision::Priming;
 use crate::pure::session::{Asks, Generation};
-use crate::pure::sse::Block;
+use crate::pure::sse::{Block, OnBlock};
 use crate::relay::Relay;
 use crate::relay::answer::NotExecuted;
 use crate::relay::exchange::Sent;
@@ -188,6 +188,6 @@ impl<W: World> StreamTask<W> {
             answered_here: self.session.answered_here(),
             now,
         };
-        intake.take(Block::of_data(body));
+        intake.on_block(Block::of_data(body));
     }
 }

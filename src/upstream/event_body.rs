@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use crate::net::Io;
 use crate::net::tcp::TcpIo;
-use crate::pure::sse::{Block, Decoder, Tail, TooLarge};
+use crate::pure::sse::{Decoder, OnBlock, Tail, TooLarge};
 use crate::upstream::body::{Body, BodyError, Data};
 
 /// What one poll of an event stream found.
@@ -86,7 +86,7 @@ impl<I: Io> EventBody<I> {
     pub fn poll_events(
         &mut self,
         cx: &mut Context<'_>,
-        on: &mut impl FnMut(Block<'_>),
+        on: &mut impl OnBlock,
     ) -> Poll<Result<Read, EventError>> {
         if let Some(too_large) = self.too_large {
             return Poll::Ready(Err(EventError::TooLarge(too_large)));
@@ -95,7 +95,7 @@ impl<I: Io> EventBody<I> {
         let mut fed = Ok(());
         let polled = self.body.poll_data(cx, &mut |span| {
             if fed.is_ok() {
-                fed = decoder.feed(span, on);
+                fed = decoder.feed_to(span, on);
             }
         });
         if let Err(too_large) = fed {

@@ -25,6 +25,7 @@ use crate::net::tls::{ClientTls, ServerTls, client_config, server_config};
 use crate::net::transport::Transport;
 use crate::net::{Authority, Io, Net, Unacked};
 use crate::pure::http1::head::Reuse;
+use crate::pure::sse::Block;
 use crate::routing::Replica;
 use crate::upstream::pool::Pool;
 use crate::upstream::{
@@ -666,18 +667,20 @@ async fn events(framing: &str, stream: &str) -> (Vec<String>, Result<Read, Event
     let mut got = Vec::new();
     loop {
         let polled = poll_fn(|cx| {
-            body.poll_events(cx, &mut |block| {
+            body.poll_events(cx, &mut |block: Block<'_>| {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                 got.push(format!(
                     "{}={}",
                     text(block.id.unwrap_or(b"-")),
-                    text(block.data.unwrap_or(b"-"))
+                    text(block.data().unwrap_or(b"-"))
                 ));
             })
         })
         .await;
         if polled != Ok(Read::Events) {
-            let again = poll_fn(|cx| body.poll_events(cx, &mut |_| panic!("nothing follows an end"))).await;
+            let again =
+                poll_fn(|cx| body.poll_events(cx, &mut |_: Block<'_>| panic!("nothing follows an end")))
+                    .await;
             assert_eq!(again, polled, "an end is sticky");
             return (got, polled);
         }
@@ -931,7 +934,7 @@ async fn told(pieces: &[&[u8]], then: Then) -> (Vec<String>, String) {
     let mut blocks = Vec::new();
     let end = poll_fn(|cx| {
         loop {
-            let polled = body.poll_events(cx, &mut |block| blocks.push(format!("{block:?}")));
+            let polled = body.poll_events(cx, &mut |block: Block<'_>| blocks.push(format!("{block:?}")));
             match polled {
                 Poll::Ready(Ok(Read::Events)) => {}
                 Poll::Ready(end) => return Poll::Ready(format!("{end:?}")),

@@ -167,7 +167,7 @@ impl Stream {
                 ready.push_back(Event {
                     id: block.id.map(text),
                     kind: text(block.event),
-                    message: serde_json::from_slice(block.data.unwrap_or_default()).unwrap_or_default(),
+                    message: serde_json::from_slice(block.data().unwrap_or_default()).unwrap_or_default(),
                     retry: block.retry,
                 });
             });

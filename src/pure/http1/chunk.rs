@@ -61,7 +61,8 @@ enum Place {
 /// What a decoder found next. `consumed` counts from the start of the input given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step<'a> {
-    /// Data of the body, at least one byte; it ends where `consumed` does. *Next*: again, with the input behind it.
+    /// Data of the body, at least one byte; behind it up to `consumed` stands at most what ends its chunk.
+    /// *Next*: again, with the input behind that.
     Data {
         /// The data, borrowed from the input.
         data: &'a [u8],
@@ -127,6 +128,13 @@ impl ChunkDecoder {
     /// [`ChunkError`] if the framing is broken. The error is sticky: every later call answers the same.
     #[inline(always)]
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, ChunkError> {
+        if let Some(at) = self.place.before_chunk(input)
+            && let Some((data, len)) = usual_chunk(&input[at..])
+        {
+            self.place = Place::Size { size: 0, digits: 0 };
+            let consumed = at + len;
+            return Ok(Step::Data { data, consumed });
+        }
         let mut at = 0;
         if let Some((size, len)) = self.place.usual_head(input) {
             self.place = Place::Data { left: size };
@@ -175,13 +183,12 @@ impl Default for ChunkDecoder {
 }
 
 impl Place {
-    /// The size and the length of a chunk's head, with the end of the chunk before it, if all of it is here and
-    /// nothing about it is unusual. A short cut for what [`Place::past`] would find byte by byte.
-    #[inline]
-    fn usual_head(self, input: &[u8]) -> Option<(u64, usize)> {
-        let start = match self {
-            Self::DataCr => END_OF_DATA.len(),
-            Self::Size { digits: 0, .. } => 0,
+    /// Where a chunk begins in `input`, if one begins there at all: behind the end of the chunk before it.
+    #[inline(always)]
+    fn before_chunk(self, input: &[u8]) -> Option<usize> {
+        match self {
+            Self::Size { digits: 0, .. } => Some(0),
+            Self::DataCr => input.starts_with(END_OF_DATA).then_some(END_OF_DATA.len()),
             Self::Size { .. }
             | Self::Extension { .. }
             | Self::SizeLf { .. }
@@ -192,12 +199,16 @@ impl Place {
             | Self::TrailerLf { .. }
             | Self::LastLf
             | Self::Ended
-            | Self::Dead(_) => return None,
-        };
-        let head = match (start, input) {
-            (0, head) | (_, [b'\r', b'\n', head @ ..]) => head,
-            _ => return None,
-        };
+            | Self::Dead(_) => None,
+        }
+    }
+
+    /// The size and the length of a chunk's head, with the end of the chunk before it, if all of it is here and
+    /// nothing about it is unusual. A short cut for what [`Place::past`] would find byte by byte.
+    #[inline]
+    fn usual_head(self, input: &[u8]) -> Option<(u64, usize)> {
+        let start = self.before_chunk(input)?;
+        let head = &input[start..];
         let (mut size, mut len) = (0, 0);
         for byte in head.iter().take(usize::from(USUAL_DIGITS_MAX)) {
             match HEX[usize::from(*byte)] {
@@ -250,6 +261,34 @@ impl Place {
             (Self::Dead(error), _) => Err(error),
             (Self::Data { .. } | Self::Ended, _) => Ok(self),
         }
+    }
+}
+
+/// The data and the length of the chunk at the start of `input`, if all of it is here, from its size to the line end
+/// behind its data, and it is shorter than 64 KiB. A short cut for what [`Place::past`] would find byte by byte.
+#[inline(always)]
+fn usual_chunk(input: &[u8]) -> Option<(&[u8], usize)> {
+    let (digits, behind) = match input {
+        [_, b'\r', b'\n', behind @ ..] => (&input[..1], behind),
+        [_, _, b'\r', b'\n', behind @ ..] => (&input[..2], behind),
+        [_, _, _, b'\r', b'\n', behind @ ..] => (&input[..3], behind),
+        [_, _, _, _, b'\r', b'\n', behind @ ..] => (&input[..4], behind),
+        _ => return None,
+    };
+    let mut size = 0;
+    for digit in digits {
+        match HEX[usize::from(*digit)] {
+            NO_DIGIT => return None,
+            digit => size = size << 4 | usize::from(digit),
+        }
+    }
+    let (data, behind) = behind.split_at_checked(size)?;
+    match behind {
+        // A chunk of nothing is the last one.
+        [b'\r', b'\n', ..] if size > 0 => {
+            Some((data, digits.len() + END_OF_DATA.len() + size + END_OF_DATA.len()))
+        }
+        _ => None,
     }
 }
 
@@ -307,7 +346,10 @@ mod tests {
             loop {
                 match decoder.next(rest) {
                     Ok(Step::Data { data, consumed }) => {
-                        assert!(!data.is_empty() && rest[..consumed].ends_with(data));
+                        let chunk = &rest[..consumed];
+                        let unended = chunk.strip_suffix(END_OF_DATA).unwrap_or(chunk);
+                        assert!(!data.is_empty());
+                        assert!(chunk.ends_with(data) || unended.ends_with(data));
                         body.extend_from_slice(data);
                         rest = &rest[consumed..];
                     }

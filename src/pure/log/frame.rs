@@ -8,6 +8,7 @@ use memchr::{memchr2, memmem};
 
 use crate::pure::epoch::Seq;
 use crate::pure::log::{EndMark, Entry, Struck};
+use crate::pure::sse::is_message;
 
 const ID: &[u8] = b"id: ";
 const EVENT: &[u8] = b"\nevent: ";
@@ -17,9 +18,6 @@ const END_MARK: &[u8] = b"~";
 const MESSAGE: &[u8] = b"message";
 /// What stands between the id and the data of almost every event.
 const MESSAGE_DATA: &[u8] = b"\nevent: message\ndata: ";
-
-/// Decimal digits of the largest position.
-const DIGITS_MAX: usize = 20;
 
 /// An event whose frame's exact length is known.
 pub(super) struct Frame<'a> {
@@ -31,13 +29,13 @@ pub(super) struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Measures the frame of `entry` at position `seq`. Always inlined: a frame is moved nowhere then.
-    #[inline(always)]
+    /// Measures the frame of `entry` at position `seq`.
     pub(super) fn measure(entry: Entry<'a>, seq: Seq) -> Self {
         let digits = Digits::of(seq);
-        let kind = match entry.event {
-            b"" | MESSAGE => Kind::Message,
-            name => Kind::Other(first_line(name)),
+        let kind = if is_message(entry.event) {
+            Kind::Message
+        } else {
+            Kind::Other(first_line(entry.event))
         };
         let mark = match entry.end {
             EndMark::Open => 0,
@@ -54,7 +52,7 @@ impl<'a> Frame<'a> {
                 (Lines::Several(split), len)
             }
         };
-        let id = ID.len() + entry.prefix.len() + digits.as_bytes().len() + mark;
+        let id = ID.len() + entry.prefix.len() + digits.len() + mark;
         let len = id + EVENT.len() + kind.name().len() + data + END.len();
         Self {
             entry,
@@ -75,7 +73,7 @@ impl<'a> Frame<'a> {
         let end = out.len() + self.len;
         out.extend_from_slice(ID);
         out.extend_from_slice(self.entry.prefix);
-        out.extend_from_slice(self.digits.as_bytes());
+        self.digits.write(out);
         match self.entry.end {
             EndMark::Open => {}
             EndMark::Last => out.extend_from_slice(END_MARK),
@@ -103,6 +101,50 @@ impl<'a> Frame<'a> {
         }
         out.extend_from_slice(END);
         debug_assert_eq!(out.len(), end, "a frame was measured otherwise than it is");
+    }
+}
+
+/// The frame of a usual event: a message of one line, not the last, at a position of few digits. A short cut for what
+/// [`Frame`] would make of it.
+#[derive(Clone, Copy)]
+pub(super) struct UsualFrame<'a> {
+    prefix: &'a [u8],
+    digits: Digits,
+    line: &'a [u8],
+}
+
+impl<'a> UsualFrame<'a> {
+    /// Of an event, if it is a usual one.
+    #[inline(always)]
+    pub(super) fn of(entry: Entry<'a>, seq: Seq) -> Option<Self> {
+        let digits = Digits::of_few(seq)?;
+        let line = entry.data.as_line()?;
+        match entry.end {
+            EndMark::Open if is_message(entry.event) => Some(Self {
+                prefix: entry.prefix,
+                digits,
+                line,
+            }),
+            EndMark::Open | EndMark::Last => None,
+        }
+    }
+
+    /// Bytes that [`UsualFrame::write`] fills.
+    #[inline(always)]
+    pub(super) const fn len(self) -> usize {
+        const AROUND: usize = ID.len() + MESSAGE_DATA.len() + END.len();
+        AROUND + self.prefix.len() + self.digits.in_word + self.line.len()
+    }
+
+    /// As [`Frame::write`].
+    #[inline(always)]
+    pub(super) fn write(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(ID);
+        out.extend_from_slice(self.prefix);
+        self.digits.write_word(out);
+        out.extend_from_slice(MESSAGE_DATA);
+        out.extend_from_slice(self.line);
+        out.extend_from_slice(END);
     }
 }
 
@@ -184,52 +226,87 @@ fn first_line(name: &[u8]) -> &[u8] {
     }
 }
 
-/// A position in decimal, right-aligned.
+/// A position in decimal.
+#[derive(Clone, Copy)]
 struct Digits {
-    buf: [u8; DIGITS_MAX],
-    from: usize,
+    /// What stands before the last eight digits; 0: nothing does.
+    high: u64,
+    /// The last digits in ASCII, the first of them in the lowest byte.
+    word: u64,
+    /// How many digits the word has.
+    in_word: usize,
 }
+
+/// Digits that are found together: as many as a word has bytes.
+const WORD_DIGITS: usize = size_of::<u64>();
+
+/// The first number that needs more.
+const PAST_WORD: u64 = 100_000_000;
 
 impl Digits {
-    #[inline]
     fn of(seq: Seq) -> Self {
-        let mut buf = [0; DIGITS_MAX];
-        let mut from = DIGITS_MAX;
-        let mut left = seq.get();
-        // Two at a time: a division is what this costs.
-        while left >= 100 {
-            from -= 2;
-            buf[from..from + 2].copy_from_slice(pair(left % 100));
-            left /= 100;
-        }
-        if left >= 10 {
-            from -= 2;
-            buf[from..from + 2].copy_from_slice(pair(left));
-        } else {
-            from -= 1;
-            buf[from] = b'0' + left as u8;
-        }
-        Self { buf, from }
+        Self::of_few(seq).unwrap_or_else(|| Self {
+            high: seq.get() / PAST_WORD,
+            word: eight_digits(seq.get() % PAST_WORD) | ZEROS,
+            in_word: WORD_DIGITS,
+        })
     }
 
-    fn as_bytes(&self) -> &[u8] {
-        &self.buf[self.from..]
+    /// Those of a number that a word has room for.
+    #[inline(always)]
+    fn of_few(seq: Seq) -> Option<Self> {
+        let number = seq.get();
+        if number >= PAST_WORD {
+            return None;
+        }
+        let digits = eight_digits(number);
+        // One digit at least: the number 0 has one.
+        let blank = (digits | (1 << (u64::BITS - 1))).trailing_zeros() as usize / 8;
+        Some(Self {
+            high: 0,
+            word: (digits | ZEROS) >> (8 * blank),
+            in_word: WORD_DIGITS - blank,
+        })
+    }
+
+    fn len(self) -> usize {
+        self.in_word + self.high.checked_ilog10().map_or(0, |log| log as usize + 1)
+    }
+
+    /// Appends them, where there is room for a whole word.
+    fn write(self, out: &mut Vec<u8>) {
+        if self.high > 0 {
+            self.write_high(out);
+        }
+        self.write_word(out);
+    }
+
+    #[inline(always)]
+    fn write_word(self, out: &mut Vec<u8>) {
+        let end = out.len() + self.in_word;
+        out.extend_from_slice(&self.word.to_le_bytes());
+        out.truncate(end);
+    }
+
+    #[cold]
+    fn write_high(self, out: &mut Vec<u8>) {
+        Self::of(Seq::new(self.high)).write(out);
     }
 }
 
-/// The two digits of a number below 100.
-fn pair(number: u64) -> &'static [u8] {
-    const PAIRS: [[u8; 2]; 100] = {
-        let mut pairs = [[0; 2]; 100];
-        let mut n = 0;
-        while n < 100 {
-            pairs[n as usize] = [b'0' + n / 10, b'0' + n % 10];
-            n += 1;
-        }
-        pairs
-    };
-    static TABLE: [[u8; 2]; 100] = PAIRS;
-    &TABLE[number as usize]
+/// Eight times the digit 0.
+const ZEROS: u64 = 0x3030_3030_3030_3030;
+
+/// The decimal digits of a number below [`PAST_WORD`], one in each byte, the first in the lowest: halves, then pairs,
+/// then single digits, each step on all of them at once.
+#[inline(always)]
+const fn eight_digits(number: u64) -> u64 {
+    // A quotient by 100 or 10 of what is small enough is a product and a shift.
+    let halves = (number / 10_000) | ((number % 10_000) << 32);
+    let hundreds = ((halves * 10_486) >> 20) & 0x0000_007f_0000_007f;
+    let pairs = hundreds | ((halves - 100 * hundreds) << 16);
+    let tens = ((pairs * 103) >> 10) & 0x000f_000f_000f_000f;
+    tens | ((pairs - 10 * tens) << 8)
 }
 
 #[cfg(test)]
@@ -292,6 +369,19 @@ mod tests {
             ),
         ] {
             check(entry, seq, expected);
+        }
+    }
+
+    #[test]
+    fn positions_are_decimal() {
+        let edges = (0..20).map(|log| 10_u64.pow(log));
+        let around = edges.flat_map(|edge| [edge - 1, edge, edge + 1, edge.saturating_mul(7) / 3]);
+        for number in around.chain(0..20_000).chain([99_999_999, u64::MAX]) {
+            let digits = Digits::of(Seq::new(number));
+            let mut out = Vec::new();
+            digits.write(&mut out);
+            assert_eq!(out, number.to_string().as_bytes());
+            assert_eq!(out.len(), digits.len());
         }
     }
 }

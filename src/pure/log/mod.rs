@@ -8,6 +8,7 @@ use std::io::IoSlice;
 use crate::pure::epoch::{Epoch, Seq};
 use crate::pure::sse::Text;
 
+mod ages;
 mod frame;
 mod segment;
 mod window;

@@ -8,7 +8,7 @@
 use crate::pure::epoch::Seq;
 use crate::pure::limits::LOG_SEGMENT_BYTES_MAX;
 use crate::pure::log::Struck;
-use crate::pure::log::frame::{self, Frame};
+use crate::pure::log::frame::{self, Frame, UsualFrame};
 
 /// Bytes of one entry of the index.
 const SLOT: usize = 2;
@@ -76,12 +76,24 @@ impl Segment {
 
     /// Writes a frame that fits.
     pub(super) fn append(&mut self, frame: Frame<'_>) {
+        self.begin_frame();
+        frame.write(&mut self.buf);
+    }
+
+    /// Writes a usual frame that fits.
+    #[inline(always)]
+    pub(super) fn append_usual(&mut self, frame: UsualFrame<'_>) {
+        self.begin_frame();
+        frame.write(&mut self.buf);
+    }
+
+    #[inline(always)]
+    fn begin_frame(&mut self) {
         if self.count > 0 {
             let (start, slot) = (self.used() as u16, Self::slot(self.count as usize));
             self.buf[slot..slot + SLOT].copy_from_slice(&start.to_le_bytes());
         }
         self.count += 1;
-        frame.write(&mut self.buf);
     }
 
     /// Gives back what is unused, unless it is less than a quarter. Nothing can be appended afterwards.

@@ -9,9 +9,10 @@ use std::collections::VecDeque;
 
 use crate::pure::epoch::{Epoch, Seq};
 use crate::pure::limits::{
-    LOG_AGE_PARTS, LOG_SEGMENT_BYTES_MAX, LOG_SEGMENT_BYTES_MIN, LOG_SEGMENT_SHARE, LOG_SEGMENTS_MIN,
+    LOG_SEGMENT_BYTES_MAX, LOG_SEGMENT_BYTES_MIN, LOG_SEGMENT_SHARE, LOG_SEGMENTS_MIN,
 };
-use crate::pure::log::frame::Frame;
+use crate::pure::log::ages::Ages;
+use crate::pure::log::frame::{Frame, UsualFrame};
 use crate::pure::log::segment::Segment;
 use crate::pure::log::{
     Bounds, EndMark, Entry, Full, Millis, Position, Refused, Replay, Slices, Span, Struck, TakenBy, View,
@@ -19,16 +20,6 @@ use crate::pure::log::{
 
 /// Growth from one piece of storage to the next, up to the largest.
 const GROWTH: usize = 4;
-
-/// Marks of age kept at most: one for each part of the bound, one begun, one that expires.
-const MARKS_MAX: usize = LOG_AGE_PARTS as usize + 2;
-
-/// Since when there are events from this one on.
-#[derive(Clone, Copy, Debug)]
-struct Mark {
-    from: Seq,
-    since: Millis,
-}
 
 /// The newest events of one epoch, as frames ready to be sent, within bounds on number, bytes and age.
 ///
@@ -39,7 +30,7 @@ pub struct Window {
     epoch: Epoch,
     bounds: Bounds,
     segments: VecDeque<Segment>,
-    marks: VecDeque<Mark>,
+    ages: Ages,
     first: Seq,
     last: Seq,
     bytes: usize,
@@ -55,7 +46,7 @@ impl Window {
             epoch,
             bounds,
             segments: VecDeque::new(),
-            marks: VecDeque::new(),
+            ages: Ages::new(),
             first: Seq::new(1),
             last: Seq::START,
             bytes: 0,
@@ -86,11 +77,47 @@ impl Window {
     /// [`Full`]: room could be made only by evicting what the held reader has not had, or the stream's last event
     /// was appended before. Nothing was appended, and nothing evicted but what is too old.
     pub fn emit(&mut self, entry: Entry<'_>, now: Millis) -> Result<Seq, Full> {
+        match self.emit_usual(entry, now) {
+            Some(seq) => Ok(seq),
+            None => self.emit_any(entry, now),
+        }
+    }
+
+    /// Appends a usual event where it finds a place without more ado. A short cut for what [`Window::emit_any`] would do;
+    /// if it answers nothing, nothing was done.
+    #[inline(always)]
+    fn emit_usual(&mut self, entry: Entry<'_>, now: Millis) -> Option<Seq> {
+        let seq = self.last.next();
+        let frame = UsualFrame::of(entry, seq)?;
+        if self.ages.is_due(now) || self.end == EndMark::Last {
+            return None;
+        }
+        if seq.since(self.first) >= u64::from(self.bounds.events) {
+            // One event goes for one that comes, if it is not the last of its piece.
+            let until = self.first.next();
+            let alone = self.segments.front().is_none_or(|oldest| oldest.past() <= until);
+            if alone || !self.evictable(self.first) || !self.fits(frame.len()) {
+                return None;
+            }
+            (self.first, self.taken_by) = (until, TakenBy::Window);
+        }
+        let newest = self.segments.back_mut()?;
+        if !newest.fits(frame.len()) {
+            return None;
+        }
+        newest.append_usual(frame);
+        self.last = seq;
+        Some(seq)
+    }
+
+    fn emit_any(&mut self, entry: Entry<'_>, now: Millis) -> Result<Seq, Full> {
         match self.end {
             EndMark::Open => {}
             EndMark::Last => return Err(Full),
         }
-        self.expire(now);
+        if self.ages.is_due(now) {
+            self.expire(now);
+        }
         let seq = self.last.next();
         let frame = Frame::measure(entry, seq);
         let mut until = self.room_by_number()?;
@@ -114,7 +141,10 @@ impl Window {
         }
         self.end = entry.end;
         self.last = seq;
-        self.mark(seq, now);
+        // Whatever emptied the window left it so that this is due.
+        if self.ages.is_due(now) {
+            self.ages.note(seq, now, self.bounds.age);
+        }
         if let Some(segment) = self.segments.back_mut() {
             segment.append(frame);
         }
@@ -257,7 +287,7 @@ impl Window {
         self.end = EndMark::Last;
         self.evict(self.last.next(), TakenBy::Budget);
         self.segments = VecDeque::new();
-        self.marks = VecDeque::new();
+        self.ages = Ages::new();
     }
 
     fn evictable(&self, seq: Seq) -> bool {
@@ -279,57 +309,35 @@ impl Window {
         }
         self.first = until;
         self.taken_by = by;
+        // Mostly it was one event of many in its piece.
+        if self.segments.front().is_some_and(|oldest| oldest.past() <= until) {
+            self.let_go();
+        }
+    }
+
+    /// Gives back the pieces of which every event is evicted.
+    fn let_go(&mut self) {
         while let Some(segment) = self.segments.front()
-            && segment.past() <= until
+            && segment.past() <= self.first
         {
             self.bytes -= segment.cost();
             self.segments.pop_front();
         }
-        while self.marks.get(1).is_some_and(|mark| mark.from <= until) {
-            self.marks.pop_front();
-        }
         if self.segments.is_empty() {
-            self.marks.clear();
+            self.ages.clear();
         }
     }
 
     /// Evicts what is too old.
     fn expire(&mut self, now: Millis) {
-        while let Some(mark) = self.marks.front()
-            && now.0.saturating_sub(mark.since.0) >= self.bounds.age.0
-        {
-            let until = self.marks.get(1).map_or(self.last.next(), |mark| mark.from);
-            let first = self.first;
+        self.ages.forget_before(self.first);
+        while let Some(until) = self.ages.too_old(now, self.bounds.age, self.last.next()) {
             self.evict(until, TakenBy::Window);
-            if self.first == first {
+            if self.first < until {
                 return;
             }
+            self.ages.forget_oldest();
         }
-    }
-
-    /// Notes since when there are events from this one on, once for each part of the age bound.
-    fn mark(&mut self, seq: Seq, now: Millis) {
-        let part = self.bounds.age.0.div_ceil(LOG_AGE_PARTS).max(1);
-        if let Some(mark) = self.marks.back()
-            && now.0.saturating_sub(mark.since.0) < part
-        {
-            return;
-        }
-        if self.marks.len() == MARKS_MAX
-            && let Some(oldest) = self.marks.pop_front()
-            && let Some(next) = self.marks.front_mut()
-        {
-            // Both are too old, and still here only because a reader holds them.
-            next.from = oldest.from;
-        }
-        if self.marks.is_empty() {
-            // As with pieces.
-            self.marks.reserve_exact(1);
-        }
-        self.marks.push_back(Mark {
-            from: seq,
-            since: now,
-        });
     }
 
     /// The event up to which the bound on number asks for eviction before one more is appended.

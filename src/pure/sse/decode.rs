@@ -3,18 +3,29 @@
 //! What is cut, or has several `data` lines, is put together in a carry, bounded by `event_bytes_max` and freed as
 //! soon as it is empty, so that an idle stream pins no buffer.
 //! Absent on purpose: time, sockets, and any count but the bound's.
-//! Next: `encode.rs`.
+//! Next: `usual.rs`, then `encode.rs`.
 
-use memchr::{memchr2, memchr3};
+use memchr::memchr2;
 
-use super::frame::{Block, Cut, Field, Tail, TooLarge, read};
-
-/// The line that says the usual type of an event, and where the type stands in it.
-const MESSAGE_LINE: &[u8] = b"event: message";
-const MESSAGE_AT: usize = 7;
+use super::frame::{Block, Field, Line, Tail, TooLarge, read};
+use super::usual::usual_block;
 
 /// The byte order mark: at the very start of a stream it is no part of the first line, anywhere else it is.
 pub const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
+
+/// Who takes blocks as they are found. A function does; what takes a whole stream's may have itself inlined, since a
+/// block is ten words, and moving them costs as much as finding it.
+pub trait OnBlock {
+    /// Takes the next block.
+    fn on_block(&mut self, block: Block<'_>);
+}
+
+impl<F: FnMut(Block<'_>)> OnBlock for F {
+    #[inline]
+    fn on_block(&mut self, block: Block<'_>) {
+        self(block);
+    }
+}
 
 /// A decoder of one stream, from its first byte to its last.
 #[derive(Debug)]
@@ -59,6 +70,14 @@ impl Decoder {
     /// [`TooLarge`] if a block outgrows its bound. The blocks before it were handed out. The error is sticky: every
     /// later call answers the same.
     pub fn feed(&mut self, bytes: &[u8], on: &mut impl FnMut(Block<'_>)) -> Result<(), TooLarge> {
+        self.feed_to(bytes, on)
+    }
+
+    /// The same, for whoever takes blocks.
+    ///
+    /// # Errors
+    /// As [`Decoder::feed`].
+    pub fn feed_to(&mut self, bytes: &[u8], on: &mut impl OnBlock) -> Result<(), TooLarge> {
         let fed = self.drive(bytes, on);
         if fed.is_err() {
             self.place = Place::Dead;
@@ -82,7 +101,7 @@ impl Decoder {
         }
     }
 
-    fn drive(&mut self, bytes: &[u8], on: &mut impl FnMut(Block<'_>)) -> Result<(), TooLarge> {
+    fn drive(&mut self, bytes: &[u8], on: &mut impl OnBlock) -> Result<(), TooLarge> {
         let mut rest = match self.place {
             Place::Line => bytes,
             Place::Bom { .. } | Place::AfterCr | Place::Comment | Place::Dead => self.enter(bytes)?,
@@ -160,16 +179,21 @@ impl Decoder {
 
     /// Hands out the blocks that lie whole in `bytes`, as long as they have one `data` line at most.
     /// *Call* with nothing carried. *Next*: done if nothing is returned, else the carry has a block to complete.
-    fn in_place<'a>(
-        &mut self,
-        bytes: &'a [u8],
-        on: &mut impl FnMut(Block<'_>),
-    ) -> Result<&'a [u8], TooLarge> {
+    fn in_place<'a>(&mut self, bytes: &'a [u8], on: &mut impl OnBlock) -> Result<&'a [u8], TooLarge> {
         let mut rest = bytes;
         while let Some((block, behind)) = usual_block(rest, self.event_bytes_max) {
-            on(block);
+            on.on_block(block);
             rest = behind;
         }
+        if rest.is_empty() {
+            return Ok(rest);
+        }
+        self.in_place_by_line(rest, on)
+    }
+
+    /// The same, line by line.
+    fn in_place_by_line<'a>(&mut self, bytes: &'a [u8], on: &mut dyn OnBlock) -> Result<&'a [u8], TooLarge> {
+        let mut rest = bytes;
         let mut block = Block::default();
         let mut weight = 0;
         while let Some(end) = line_end(rest) {
@@ -177,7 +201,7 @@ impl Decoder {
             match line.first() {
                 None => {
                     if !block.is_blank() {
-                        on(block);
+                        on.on_block(block);
                     }
                     block = Block::default();
                     weight = 0;
@@ -187,12 +211,11 @@ impl Decoder {
                     let heavier = weigh(weight, line.len(), self.event_bytes_max)?;
                     match read(line) {
                         Field::Data(value) => {
-                            if block.data.is_some() {
+                            if block.data().is_some() {
                                 self.spill(block, weight);
                                 return Ok(rest);
                             }
-                            block.data = Some(value);
-                            block.cut = Cut(Some(value));
+                            block.line = Some(Line(value));
                         }
                         Field::Id(id) => block.id = Some(id),
                         Field::Event(event) => block.event = event,
@@ -218,8 +241,8 @@ impl Decoder {
     /// Moves what was read in place into the carry, which is empty.
     fn spill(&mut self, block: Block<'_>, weight: usize) -> &mut Carry {
         let carry = self.carry.get_or_insert_default();
-        carry.text.extend_from_slice(block.data.unwrap_or_default());
-        carry.data_len = block.data.map(<[u8]>::len);
+        carry.text.extend_from_slice(block.data().unwrap_or_default());
+        carry.data_len = block.data().map(<[u8]>::len);
         carry.id = block.id.map(Box::from);
         carry.event = Box::from(block.event);
         carry.retry = block.retry;
@@ -248,7 +271,7 @@ impl Carry {
         &mut self,
         bytes: &'a [u8],
         max: usize,
-        on: &mut impl FnMut(Block<'_>),
+        on: &mut dyn OnBlock,
     ) -> Result<(Place, &'a [u8]), TooLarge> {
         let mut rest = bytes;
         while let Some(end) = line_end(rest) {
@@ -307,16 +330,16 @@ impl Carry {
         self.text.truncate(start);
     }
 
-    fn dispatch(&mut self, on: &mut impl FnMut(Block<'_>)) {
+    fn dispatch(&mut self, on: &mut dyn OnBlock) {
         let block = Block {
             id: self.id.as_deref(),
             event: &self.event,
-            data: self.data_len.map(|len| &self.text[..len]),
+            line: None,
+            joined: self.data_len.map(|len| &self.text[..len]),
             retry: self.retry,
-            cut: Cut(None),
         };
         if !block.is_blank() {
-            on(block);
+            on.on_block(block);
         }
         let mut text = std::mem::take(&mut self.text);
         text.clear();
@@ -329,50 +352,6 @@ impl Carry {
     /// Gives back what a larger block before this one needed.
     fn trim(&mut self) {
         self.text.shrink_to(self.text.len().saturating_mul(2));
-    }
-}
-
-/// The block at the start of `bytes`, and what stands behind it, if it is all there and is what most servers send: one
-/// line of data, before it perhaps an id and the usual type, each ended by LF or CR LF. A short cut for what
-/// [`Decoder::in_place`] would find line by line; whatever is not so is left to it.
-/// Always inlined: a block is ten words, and moving one costs as much as finding it.
-#[inline(always)]
-fn usual_block(bytes: &[u8], max: usize) -> Option<(Block<'_>, &[u8])> {
-    let mut block = Block::default();
-    let mut rest = bytes;
-    let data = loop {
-        if let Some(data) = rest.strip_prefix(b"data: ") {
-            break data;
-        } else if let Some(id) = rest.strip_prefix(b"id: ") {
-            // An id with a NUL is none.
-            let (id, behind) = id.split_at(memchr3(b'\n', b'\r', 0, id)?);
-            block.id = Some(id);
-            rest = behind_usual_line(behind)?;
-        } else {
-            let (line, behind) = rest.split_at_checked(MESSAGE_LINE.len())?;
-            if line != MESSAGE_LINE {
-                return None;
-            }
-            block.event = &line[MESSAGE_AT..];
-            rest = behind_usual_line(behind)?;
-        }
-    };
-    let (data, rest) = data.split_at(memchr2(b'\n', b'\r', data)?);
-    let behind = behind_usual_line(behind_usual_line(rest)?)?;
-    // The lines' ends do not weigh; with them it is more than the weight, never less.
-    if bytes.len() - behind.len() > max {
-        return None;
-    }
-    (block.data, block.cut) = (Some(data), Cut(Some(data)));
-    Some((block, behind))
-}
-
-/// What stands behind a line end that is all there and can't be cut.
-#[inline]
-fn behind_usual_line(bytes: &[u8]) -> Option<&[u8]> {
-    match bytes {
-        [b'\n', behind @ ..] | [b'\r', b'\n', behind @ ..] => Some(behind),
-        _ => None,
     }
 }
 
@@ -418,7 +397,7 @@ mod tests {
                 .filter(|event| !event.is_empty())
                 .map(|event| format!("event={}", text(event))),
         );
-        out.extend(block.data.map(|data| format!("data={}", text(data))));
+        out.extend(block.data().map(|data| format!("data={}", text(data))));
         out.extend(block.retry.map(|ms| format!("retry={ms}")));
         out.join(" ")
     }
@@ -627,7 +606,7 @@ mod tests {
         let mut seen = 0;
         Decoder::new(1024)
             .feed(bytes, &mut |block| {
-                for part in [block.id.unwrap(), block.event, block.data.unwrap()] {
+                for part in [block.id.unwrap(), block.event, block.data().unwrap()] {
                     assert!(within.contains(&part.as_ptr()));
                     seen += 1;
                 }

@@ -9,39 +9,61 @@ use memchr::{memchr, memchr2};
 
 /// One dispatched block: the lines before a blank line, of which at least one was a valid field.
 /// A block of comments, of unknown fields or of nothing is no block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct Block<'a> {
     /// The value of the last `id` line without NUL. `Some(b"")` is an explicit empty id; an `id` line with a NUL is
     /// ignored. It holds for this block: remembering it across blocks is the reader's business.
     pub id: Option<&'a [u8]>,
     /// The value of the last `event` line; empty means `message`.
     pub event: &'a [u8],
-    /// The values of the `data` lines, joined by LF. `None`: there is no such line, and a reader by the standard
-    /// dispatches nothing. `Some(b"")`: one empty `data` line.
-    pub data: Option<&'a [u8]>,
     /// The value of the last valid `retry` line, in milliseconds: ASCII digits only, at least one; a number
     /// past the end of `u64` is `u64::MAX`.
     pub retry: Option<u64>,
-    /// How the data came.
-    pub(super) cut: Cut<'a>,
+    /// The data, if it was cut out as one line. Nobody else puts it here, so that is believed.
+    pub(super) line: Option<Line<'a>>,
+    /// The data, if it was put together of several lines, or of pieces.
+    pub(super) joined: Option<&'a [u8]>,
 }
 
-/// The bytes that the decoder cut out as one line of data, if it did. It depends on how the stream was read, so it is
-/// no part of what a block says.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Cut<'a>(pub(super) Option<&'a [u8]>);
-
-impl PartialEq for Cut<'_> {
-    fn eq(&self, _: &Self) -> bool {
-        true
+impl PartialEq for Block<'_> {
+    /// How the data came depends on how the stream was read, and is no part of what a block says.
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+            && self.event == other.event
+            && self.data() == other.data()
+            && self.retry == other.retry
     }
 }
 
-impl Eq for Cut<'_> {}
+impl Eq for Block<'_> {}
 
-impl fmt::Debug for Cut<'_> {
+impl fmt::Debug for Block<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("_")
+        f.debug_struct("Block")
+            .field("id", &self.id)
+            .field("event", &self.event)
+            .field("data", &self.data())
+            .field("retry", &self.retry)
+            .finish()
+    }
+}
+
+/// Data that the decoder cut out as one line: there is no line break in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'a>(pub(super) &'a [u8]);
+
+impl<'a> Line<'a> {
+    /// The data.
+    #[inline]
+    pub const fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+impl<'a> From<Line<'a>> for Text<'a> {
+    #[inline]
+    fn from(line: Line<'a>) -> Self {
+        Self::of_line(line.0)
     }
 }
 
@@ -68,9 +90,27 @@ impl<'a> Text<'a> {
         }
     }
 
+    /// Data in which there is no line break: its caller has looked.
+    #[inline]
+    pub(in crate::pure) const fn of_line(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            breaks: Breaks::None,
+        }
+    }
+
     /// The data.
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.bytes
+    }
+
+    /// The data, if it is known to be one line.
+    #[inline]
+    pub(in crate::pure) const fn as_line(&self) -> Option<&'a [u8]> {
+        match self.breaks {
+            Breaks::None => Some(self.bytes),
+            Breaks::Unknown => None,
+        }
     }
 
     /// Where its first line break is, CR or LF.
@@ -86,29 +126,47 @@ impl<'a> Block<'a> {
     /// A message that did not come as an event: its data, and nothing else.
     pub fn of_data(data: &'a [u8]) -> Self {
         Self {
-            data: Some(data),
+            joined: Some(data),
             ..Self::default()
         }
     }
 
-    /// The data for a frame; `None` as [`Block::data`].
+    /// The values of the `data` lines, joined by LF. `None`: there is no such line, and a reader by the standard
+    /// dispatches nothing. `Some(b"")`: one empty `data` line.
+    #[inline]
+    pub fn data(&self) -> Option<&'a [u8]> {
+        self.line.map(Line::as_bytes).or(self.joined)
+    }
+
+    /// The data, if it is known to be one line.
+    #[inline]
+    pub const fn line(&self) -> Option<Line<'a>> {
+        self.line
+    }
+
+    /// Whether its type is the usual one.
+    #[inline]
+    pub fn is_message(&self) -> bool {
+        is_message(self.event)
+    }
+
+    /// The same as [`Block::data`], for a frame.
     pub fn text(&self) -> Option<Text<'a>> {
-        self.data.map(|bytes| match self.cut.0 {
-            // The very same bytes: what somebody else put in their place is not believed.
-            Some(line) if std::ptr::eq(line, bytes) => Text {
-                bytes,
-                breaks: Breaks::None,
-            },
-            Some(_) | None => Text::of(bytes),
-        })
+        self.line.map(Text::from).or(self.joined.map(Text::of))
     }
 }
 
 impl Block<'_> {
     /// Whether no valid field was seen.
-    pub(super) const fn is_blank(&self) -> bool {
-        self.data.is_none() && self.id.is_none() && self.retry.is_none() && self.event.is_empty()
+    pub(super) fn is_blank(&self) -> bool {
+        self.data().is_none() && self.id.is_none() && self.retry.is_none() && self.event.is_empty()
     }
+}
+
+/// Whether an event of this type is what almost every one is.
+#[inline]
+pub(in crate::pure) fn is_message(event: &[u8]) -> bool {
+    event.is_empty() || event == b"message"
 }
 
 /// What a stream ended on.

@@ -7,8 +7,10 @@
 mod decode;
 pub mod encode;
 mod frame;
+mod usual;
 mod whole;
 
-pub use decode::{BOM, Decoder};
-pub use frame::{Block, Tail, Text, TooLarge};
+pub use decode::{BOM, Decoder, OnBlock};
+pub(in crate::pure) use frame::is_message;
+pub use frame::{Block, Line, Tail, Text, TooLarge};
 pub use whole::Whole;

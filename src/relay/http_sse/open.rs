@@ -259,7 +259,7 @@ async fn begins<W: World>(pool: &Pool<W>, incoming: &mut BackendAnswer<W>, read:
             Some(Ok(piece)) => piece,
         };
         read.extend_from_slice(&piece);
-        let fed = decoder.feed(&piece, &mut |block: Block<'_>| match (&endpoint, block.data) {
+        let fed = decoder.feed(&piece, &mut |block: Block<'_>| match (&endpoint, block.data()) {
             (Some(_), data) => behind.push(Told {
                 event: block.event.into(),
                 data: data.unwrap_or_default().into(),

@@ -2,9 +2,10 @@
 //! Law: a walk is decided by its seed alone.
 //! Next: `../segment.rs`.
 
-use super::{MARKS_MAX, Window};
+use super::Window;
 use crate::pure::epoch::{Epoch, Seq};
 use crate::pure::limits::LOG_AGE_PARTS;
+use crate::pure::log::ages::MARKS_MAX;
 use crate::pure::log::{
     Bounds, EndMark, Entry, Full, Millis, Position, Refused, Replay, Slices, Span, TakenBy, View,
 };
@@ -265,12 +266,12 @@ fn age_takes_events_in_time_and_not_much_before() {
                 now - gone
             );
         }
-        assert!(window.marks.len() <= MARKS_MAX);
+        assert!(window.ages.marks() <= MARKS_MAX);
     }
     window.hold(Some(Seq::START));
     for step in 0..1_000_u64 {
         window.emit(entry(b"{}"), Millis(100_000 + step * 150)).unwrap();
-        assert!(window.marks.len() <= MARKS_MAX);
+        assert!(window.ages.marks() <= MARKS_MAX);
     }
     window.hold(None);
     window.shed(Millis(10_000_000), None);
@@ -440,7 +441,12 @@ fn walk(seed: u64, bounds: Bounds, sizes: usize) {
                     data.insert(dice.below(data.len() + 1), '\n');
                 }
                 let seq = model.last() + 1;
-                match window.emit(entry(data.as_bytes()), Millis(model.now)) {
+                let mut event = entry(data.as_bytes());
+                // As the decoder hands it out, and as it was put together.
+                if dice.below(2) == 0 && !data.contains('\n') {
+                    event.data = Text::of_line(data.as_bytes());
+                }
+                match window.emit(event, Millis(model.now)) {
                     Ok(given) => {
                         assert_eq!(given.get(), seq);
                         model.append(&frame(seq, &data));
