@@ -17,7 +17,7 @@ use crate::pure::event_id::{Conn, IdPrefix, StreamName};
 use crate::pure::limits::EVENT_ID_BYTES_MAX;
 use crate::pure::log::Millis;
 use crate::pure::session::Generation;
-use crate::pure::stream::{Agent, Life, SourceEnd, Testimony};
+use crate::pure::stream::{Agent, Life, Positions, SourceEnd, Testimony};
 use crate::relay::Relay;
 use crate::relay::again::Acknowledged;
 use crate::relay::ask::{Awaited, Early};
@@ -122,6 +122,7 @@ impl<W: World> Future for StreamTask<W> {
                 break;
             }
         }
+        debug_assert_eq!(task.positions().in_order(), Ok(()), "{}", task.name);
         task.counts.evicted(task.log.span());
         task.counts.report(&task.session.pool.instruments);
         task.count_under_way();
@@ -338,7 +339,17 @@ impl<W: World> StreamTask<W> {
         }
     }
 
-    fn note_written(&mut self) {
+    /// Where it stands, an attached client's own word included.
+    fn positions(&self) -> Positions {
+        let reader = self.reader.as_ref();
+        Positions {
+            acked: reader.map_or(self.acked, Reader::acked),
+            written: reader.map_or(self.written, |reader| self.written.max(reader.written())),
+            kept: self.kept,
+        }
+    }
+
+    pub(crate) fn note_written(&mut self) {
         let Some(reader) = &self.reader else { return };
         let written = reader.written();
         self.log.hold(Some(written));

@@ -2,7 +2,9 @@
 //! Law: the same seed gives the same world, to the last line of its history.
 //! Next: `../sim.rs`.
 
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::panic;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -27,8 +29,27 @@ pub(crate) struct Report {
     pub(crate) weather: String,
 }
 
+thread_local! {
+    /// What panicked on this thread since the world began: a runtime swallows what becomes of a task.
+    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// From now on a panic is remembered by its thread.
+fn remember_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |what| {
+            PANICS.with_borrow_mut(|panics| panics.push(what.to_string()));
+            before(what);
+        }));
+    });
+}
+
 /// Plays one world. Real time passes only as it is computed.
 pub(crate) fn world(seed: u64, plant: Plant) -> Report {
+    remember_panics();
+    PANICS.take();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -90,6 +111,9 @@ async fn play(seed: u64, plant: Plant) -> Report {
         pass(Duration::from_secs(45 * 60)).await;
     }
     fleet.judge();
+    for panic in PANICS.take() {
+        oracle.violated(panic);
+    }
     Report {
         violations: oracle.violations(),
         tally: oracle.tally(),

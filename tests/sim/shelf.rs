@@ -167,6 +167,12 @@ impl StreamLog for SlowLog {
     }
 
     fn hold(&mut self, reader: Option<Seq>) {
+        // Whoever reads it holds what it has had whole.
+        if let Some(at) = reader.filter(|at| *at > self.promised) {
+            let (epoch, promised) = (&self.epoch, self.promised);
+            self.oracle
+                .violated(format!("{epoch}.{at} was written, and {promised} is kept"));
+        }
         self.inner.hold(reader);
     }
 
