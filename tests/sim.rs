@@ -12,6 +12,10 @@ mod chance;
 mod client;
 #[path = "sim/clock.rs"]
 mod clock;
+#[path = "sim/desk.rs"]
+mod desk;
+#[path = "sim/elder.rs"]
+mod elder;
 #[path = "sim/fleet.rs"]
 mod fleet;
 #[path = "sim/http.rs"]

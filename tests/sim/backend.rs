@@ -5,6 +5,8 @@
 
 #[path = "backend/calls.rs"]
 mod calls;
+#[path = "backend/elders.rs"]
+mod elders;
 #[path = "backend/listening.rs"]
 mod listening;
 #[path = "backend/stored.rs"]
@@ -60,9 +62,17 @@ struct Replica {
 
 struct Session {
     label: String,
+    spoken: Spoken,
     primes: Priming,
     archive: Archive,
     listener: Option<(u64, UnboundedSender<String>)>,
+}
+
+/// The transport of a session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spoken {
+    Streamable,
+    HttpSse,
 }
 
 /// Whether a session's streams begin with an id and no data.
@@ -170,7 +180,7 @@ impl Site {
         *number += 1;
         let note = json!({"jsonrpc": "2.0", "method": "notifications/message", "params":
             {"level": "info", "logger": "backend", "data": {"tag": session.label, "seq": number}}});
-        if self.ways.storing != Storing::None {
+        if self.ways.storing != Storing::None && session.spoken == Spoken::Streamable {
             session.archive.add(NOTES, note.to_string(), Over::No);
         } else if let Some((_, to)) = &session.listener {
             let _ = to.send(note.to_string());
@@ -238,13 +248,22 @@ impl Here {
         while let Some(head) = talk.head().await? {
             let body = talk.whole().await?;
             self.breathe().await;
-            let sid = head.field("mcp-session-id").unwrap_or_default().to_owned();
+            let elder = head
+                .first
+                .get(1)
+                .and_then(|target| target.strip_prefix(elders::MESSAGES));
+            let sid = elder
+                .or(head.field("mcp-session-id"))
+                .unwrap_or_default()
+                .to_owned();
             if let Some(refusal) = self.refusal(&sid, &head) {
                 let field = "www-authenticate: Bearer\r\n";
                 answer(&mut talk, refusal, field, "").await?;
                 continue;
             }
             match head.first.first().map(String::as_str) {
+                Some("POST") if elder.is_some() => self.elder_post(&mut talk, &sid, &body).await?,
+                Some("GET") if sid.is_empty() => return self.elder_get(talk, &head).await,
                 Some("POST") if head.field("mcp-protocol-version") == Some(REVISION) => {
                     self.stand_alone(&mut talk, &head, &body).await?;
                 }
@@ -350,6 +369,7 @@ impl Here {
             let primes = message["params"]["protocolVersion"] == "2025-11-25";
             let session = Session {
                 label: label.to_owned(),
+                spoken: Spoken::Streamable,
                 primes: if primes { Priming::Yes } else { Priming::No },
                 archive: Archive::default(),
                 listener: None,

@@ -6,7 +6,7 @@
 #[path = "client/batch.rs"]
 mod batch;
 #[path = "client/calls.rs"]
-mod calls;
+pub(crate) mod calls;
 #[path = "client/listener.rs"]
 mod listener;
 #[path = "client/thefts.rs"]
@@ -34,10 +34,10 @@ use crate::weather::{ClientWays, Listening};
 use crate::wires::Wires;
 
 /// After the storm, so long until whatever a client waits for must have come.
-const PATIENCE: Duration = Duration::from_secs(20 * 60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
 /// How often a listener looks whether it is wanted any more.
-const GLANCE: Duration = Duration::from_secs(5);
+pub(crate) const GLANCE: Duration = Duration::from_secs(5);
 
 /// Whether things still go wrong.
 #[derive(Default)]
@@ -48,7 +48,7 @@ impl Calm {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    fn is_here(&self) -> bool {
+    pub(crate) fn is_here(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -112,7 +112,7 @@ enum End {
 }
 
 /// How a request was answered.
-enum Answered {
+pub(crate) enum Answered {
     Stream(Head, Talk),
     Whole(Head, String),
     Lost,

@@ -32,6 +32,8 @@ pub(crate) enum Plant {
     DeniesExecution,
     /// A message of another session comes.
     MixesSessions,
+    /// Over HTTP+SSE, a session that is over is followed by another one in its place, and nothing is said.
+    HushesEnds,
 }
 
 impl Plant {
@@ -47,7 +49,7 @@ impl Plant {
         Self::MixesSessions,
     ];
 
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::LosesEvent,
         Self::LosesMessage,
         Self::RepeatsEvent,
@@ -59,6 +61,7 @@ impl Plant {
         Self::KeepsWhatIsOver,
         Self::DeniesExecution,
         Self::MixesSessions,
+        Self::HushesEnds,
     ];
 
     /// What a client gets in place of a verdict on the cursor that it presented.
@@ -66,6 +69,7 @@ impl Plant {
         let verdict = head.fields.get_mut("throughline-continuity");
         let is_hushed = |verdict: &str| match self {
             Self::HushesResets => verdict.starts_with("reset"),
+            Self::HushesEnds => verdict.starts_with("live") && asked.is_some(),
             Self::ClaimsAnothersEpoch => verdict.starts_with("reset; reason=epoch_changed"),
             Self::None
             | Self::LosesEvent
@@ -103,7 +107,8 @@ impl Plant {
             | Self::ClaimsAnothersEpoch
             | Self::AnswersStrangers
             | Self::ShowsUnkept
-            | Self::KeepsWhatIsOver => vec![event],
+            | Self::KeepsWhatIsOver
+            | Self::HushesEnds => vec![event],
             Self::HushesResets if is_notice => vec![saying("{}")],
             Self::HushesResets => vec![event],
             Self::LosesEvent

@@ -13,6 +13,7 @@ use crate::backend::Site;
 use crate::chance::Chance;
 use crate::client::{Calm, Person, Streets};
 use crate::clock::pass;
+use crate::elder::Elder;
 use crate::fleet::Fleet;
 use crate::modern::Modern;
 use crate::oracle::{Oracle, Tally};
@@ -94,6 +95,11 @@ async fn play(seed: u64, plant: Plant) -> Report {
         let label = format!("m{nth}");
         let own = chance.fork(&label);
         people.spawn(Modern::live(streets.clone(), label, own));
+    }
+    for nth in 0..weather.elders {
+        let label = format!("e{nth}");
+        let own = chance.fork(&label);
+        people.spawn(Elder::live(streets.clone(), label, own));
     }
     let struck = Struck {
         net: &net,

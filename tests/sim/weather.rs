@@ -144,6 +144,8 @@ pub(crate) struct Weather {
     pub(crate) clients: usize,
     /// Clients of the revision without sessions.
     pub(crate) moderns: usize,
+    /// Clients of HTTP+SSE.
+    pub(crate) elders: usize,
     pub(crate) settings: Vec<String>,
     pub(crate) backend: BackendWays,
     pub(crate) client: ClientWays,
@@ -154,6 +156,11 @@ pub(crate) struct Weather {
 
 impl Weather {
     pub(crate) fn draw(chance: &mut Chance) -> Self {
+        let mut apart = chance.fork("elders");
+        let elders = match apart.percent(30) {
+            true => apart.between(1, 2) as usize,
+            false => 0,
+        };
         let mut rare = |percent: u64, most: u64| match chance.percent(percent) {
             true => chance.between(1, most),
             false => 0,
@@ -200,6 +207,7 @@ impl Weather {
             replicas: chance.between(1, 3) as usize,
             clients: chance.between(1, 4) as usize,
             moderns: if chance.percent(30) { 1 } else { 0 },
+            elders,
             settings: settings(chance, storing)
                 .into_iter()
                 .chain(papers.setting())
