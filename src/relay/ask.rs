@@ -333,6 +333,9 @@ impl<W: World> StreamTask<W> {
         self.agent = awaited.agent;
         self.receipt = Acknowledged::Unknown;
         self.reader = Some(Reader::new(sink, awaited.from, first_words, now));
+        if let Some(reason) = self.lost_its_log() {
+            return self.tell_unkept(awaited.primed, reason, now);
+        }
         self.client_came_to_poll(now);
         if self.name == StreamName::Get && self.relay.running.is_draining() {
             self.send_away(self.relay.jittered_retry_ms(&self.session), now);

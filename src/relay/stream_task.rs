@@ -341,12 +341,17 @@ impl<W: World> StreamTask<W> {
 
     /// Where it stands, an attached client's own word included.
     fn positions(&self) -> Positions {
-        let reader = self.reader.as_ref();
         Positions {
-            acked: reader.map_or(self.acked, Reader::acked),
-            written: reader.map_or(self.written, |reader| self.written.max(reader.written())),
+            acked: self.reader.as_ref().map_or(self.acked, Reader::acked),
+            written: self.stood_at(),
             kept: self.kept,
         }
+    }
+
+    /// Up to here something was written to any connection, the one that stands included.
+    pub(crate) fn stood_at(&self) -> Seq {
+        let reader = self.reader.as_ref();
+        reader.map_or(self.written, |reader| self.written.max(reader.written()))
     }
 
     pub(crate) fn note_written(&mut self) {

@@ -34,6 +34,8 @@ pub(crate) enum Plant {
     MixesSessions,
     /// Over HTTP+SSE, a session that is over is followed by another one in its place, and nothing is said.
     HushesEnds,
+    /// Where the store fails to keep an event, or breaks a promise, it is taken for kept.
+    HushesStore,
 }
 
 impl Plant {
@@ -49,7 +51,7 @@ impl Plant {
         Self::MixesSessions,
     ];
 
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::LosesEvent,
         Self::LosesMessage,
         Self::RepeatsEvent,
@@ -62,6 +64,7 @@ impl Plant {
         Self::DeniesExecution,
         Self::MixesSessions,
         Self::HushesEnds,
+        Self::HushesStore,
     ];
 
     /// What a client gets in place of a verdict on the cursor that it presented.
@@ -80,6 +83,7 @@ impl Plant {
             | Self::AnswersStrangers
             | Self::ShowsUnkept
             | Self::KeepsWhatIsOver
+            | Self::HushesStore
             | Self::MixesSessions => false,
         };
         let Some(verdict) = verdict.filter(|verdict| is_hushed(verdict)) else {
@@ -108,7 +112,8 @@ impl Plant {
             | Self::AnswersStrangers
             | Self::ShowsUnkept
             | Self::KeepsWhatIsOver
-            | Self::HushesEnds => vec![event],
+            | Self::HushesEnds
+            | Self::HushesStore => vec![event],
             Self::HushesResets if is_notice => vec![saying("{}")],
             Self::HushesResets => vec![event],
             Self::LosesEvent

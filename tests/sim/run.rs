@@ -71,13 +71,14 @@ async fn play(seed: u64, plant: Plant) -> Report {
         chance.fork("site"),
     );
     tokio::task::yield_now().await;
-    let fleet = Fleet::open((&net, &oracle), (&weather, plant), chance.fork("fleet"));
+    let calm = Arc::new(Calm::default());
+    let fleet = Fleet::open((&net, &oracle, &calm), (&weather, plant), chance.fork("fleet"));
     tokio::task::yield_now().await;
     let streets = Streets {
         net: Arc::clone(&net),
         site: Arc::clone(&site),
         oracle: Arc::clone(&oracle),
-        calm: Arc::new(Calm::default()),
+        calm,
         loot: Arc::default(),
         ways: weather.client,
         proxies: weather.proxies,
