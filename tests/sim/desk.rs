@@ -117,8 +117,14 @@ impl Desk {
         }
     }
 
-    /// A call has this outcome, by its POST.
+    /// A call has this outcome, by its POST: nobody asks any more what was said of it to whom its session was over before.
     pub(crate) fn told(&mut self, oracle: &Oracle, id: u64, outcome: Outcome) {
+        if self.standing == Standing::Alive {
+            self.tell(oracle, id, outcome);
+        }
+    }
+
+    fn tell(&mut self, oracle: &Oracle, id: u64, outcome: Outcome) {
         if let Some(call) = self.calls.get_mut(&id) {
             call.is_told = true;
             oracle.told(&call.token, outcome);
@@ -146,7 +152,7 @@ impl Desk {
         for id in open {
             match standing {
                 Standing::Gone if self.is_awaited(id) => {
-                    self.told(oracle, id, Outcome::Unknown("session gone".to_owned()));
+                    self.tell(oracle, id, Outcome::Unknown("session gone".to_owned()));
                 }
                 Standing::Left => self.gives_up(oracle, id, "its client came without a cursor"),
                 Standing::Alive | Standing::Gone => {}
