@@ -28,7 +28,7 @@ use crate::http::{Blocks, Event, Head, Talk};
 use crate::oracle::{Oracle, Outcome, Process};
 use crate::papers::Papers;
 use crate::place::proxy_address;
-use crate::plant::Plant;
+use crate::plant::{Plant, Wake};
 use crate::trail::{Meaning, Trail};
 use crate::weather::{ClientWays, Listening};
 use crate::wires::Wires;
@@ -77,6 +77,7 @@ pub(crate) struct Streets {
     pub(crate) papers: Papers,
     pub(crate) listening: Listening,
     pub(crate) plant: Plant,
+    pub(crate) wake: Arc<Wake>,
 }
 
 /// One client.
@@ -329,7 +330,13 @@ impl Person {
 
     /// One event came; how that ends the connection, if it does.
     async fn had(&mut self, trail: &mut Trail, event: Event) -> Option<End> {
-        for event in self.streets.plant.events(event, &mut self.chance) {
+        let Streets {
+            plant, wake, oracle, ..
+        } = &self.streets;
+        if plant.takes(&event, wake, oracle) {
+            return None;
+        }
+        for event in plant.events(event, &mut self.chance) {
             match trail.took(&self.streets.oracle, &event) {
                 Meaning::Nothing => {}
                 Meaning::Ended(outcome) => return Some(End::Told(outcome)),

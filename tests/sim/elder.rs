@@ -336,6 +336,13 @@ impl Elder {
 
     /// One event came; whether the client goes on reading.
     async fn had(&mut self, event: Event) -> Next {
+        if self
+            .streets
+            .plant
+            .takes(&event, &self.streets.wake, &self.streets.oracle)
+        {
+            return Next::Rest;
+        }
         for event in self.streets.plant.events(event, &mut self.chance) {
             let plant = self.streets.plant;
             let wanted = self.desk().took(&self.streets.oracle, &event, plant);

@@ -85,6 +85,7 @@ async fn play(seed: u64, plant: Plant) -> Report {
         papers: weather.backend.papers,
         listening: weather.backend.listening,
         plant,
+        wake: Arc::default(),
     };
     let mut people = JoinSet::new();
     for nth in 0..weather.clients {

@@ -160,8 +160,8 @@ impl StoreWays {
         Self {
             delay_ms,
             opens: rare(200),
-            appends: if is_dead { 1_000 } else { rare(30) },
-            forgets: rare(20),
+            appends: if is_dead { 1_000 } else { rare(60) },
+            forgets: rare(40),
             closes: rare(300),
         }
     }

@@ -42,6 +42,9 @@ impl Here {
             let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",
                 "params": {"progressToken": token, "progress": step, "total": steps}});
             self.event(talk, Some(&mut at), &progress.to_string()).await?;
+            if !has_session && !talk.wire.is_silent() {
+                self.site.oracle.spoke(&token);
+            }
             // Without sessions there is nobody to answer.
             if has_session && self.site.chance().percent(self.site.ways.asks) {
                 let question = self.question();

@@ -94,6 +94,11 @@ impl Person {
         loop {
             match end {
                 End::Told(outcome) => return self.oracle().told(token, self.streets.plant.outcome(outcome)),
+                // It can't ask for the rest, and nothing told it that there is one.
+                End::Orderly if trail.cursor.is_none() => {
+                    let what = format!("{token} ended in order, with no outcome and no id");
+                    return self.oracle().violated(what);
+                }
                 End::Orderly | End::Broken => {}
             }
             let Some(cursor) = trail.cursor.clone() else {
