@@ -11,13 +11,15 @@ use crate::pure::event_id::StreamName;
 use crate::pure::log::Millis;
 use crate::pure::refusal::{self, Failure};
 use crate::pure::resume::Again;
+use crate::pure::rpc::{EventKind, Message, RequestId, classify_event};
 use crate::pure::sse::encode;
 use crate::relay::farewell::Late;
 use crate::relay::sink::Ending;
 use crate::relay::source::Source;
 use crate::relay::stream_task::{Phase, StreamTask};
+use crate::relay::turn::told_after;
 use crate::relay::world::World;
-use crate::store::LogLoss;
+use crate::store::{LogLoss, StreamLog};
 
 impl<W: World> StreamTask<W> {
     /// The log can't go on.
@@ -83,11 +85,33 @@ impl<W: World> StreamTask<W> {
         }
     }
 
+    /// The calls of whose outcome a client that had everything up to `had` knows nothing: those that are open, and those
+    /// whose answers stand behind it, in the log or on their way there.
+    fn unheard(&mut self, had: Seq) -> Vec<RequestId> {
+        let mut calls = self.life.answers_between(had, Seq::new(u64::MAX));
+        calls.extend(self.life.open_ids().iter().cloned());
+        let last = self.log.span().last;
+        let mut behind = told_after(&self.log, had, last);
+        behind.extend(self.spill.take());
+        for told in &behind {
+            for call in answered_in(&told.data) {
+                if !calls.contains(&call) {
+                    calls.push(call);
+                }
+            }
+        }
+        match &self.name {
+            // The window let go of what nobody had.
+            StreamName::Post(rid) if calls.is_empty() && had < last => calls.extend(rid.request_id()),
+            StreamName::Post(_) | StreamName::Get | StreamName::HttpSse => {}
+        }
+        calls
+    }
+
     /// Tells the attached client, who had everything up to `had`, the errors of the calls that it knows no outcome of, and
     /// ends its connection. They are in no log: whoever is cut before it heard them is told the same by its cursor.
     pub(crate) fn tell_unkept(&mut self, had: Seq, reason: Reason, now: Millis) {
-        let mut calls = self.life.answers_between(had, Seq::new(u64::MAX));
-        calls.extend(self.life.open_ids().iter().cloned());
+        let calls = self.unheard(had);
         self.life.fail();
         self.phase = Phase::Over(EpochEnd::Lost(reason));
         let failure = Failure::Reset {
@@ -115,4 +139,18 @@ impl<W: World> StreamTask<W> {
         }
         self.see_off(parting, Ending::Complete, Late::LetGo);
     }
+}
+
+/// The requests that an event answers.
+fn answered_in(data: &[u8]) -> Vec<RequestId> {
+    let messages = match classify_event(data) {
+        EventKind::Response(id) => return vec![id],
+        EventKind::Notification | EventKind::Request { .. } | EventKind::Other => return Vec::new(),
+        EventKind::Batch(messages) => messages,
+    };
+    let answered = messages.into_iter().filter_map(|message| match message {
+        Message::Response { id, .. } => id,
+        Message::Request { .. } | Message::Notification { .. } => None,
+    });
+    answered.collect()
 }
