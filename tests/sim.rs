@@ -49,7 +49,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::oracle::Tally;
 use crate::plant::Plant;
-use crate::run::world;
+use crate::run::{world, world_with};
+use crate::weather::Weather;
 
 /// Seeds that every run plays.
 const FIXED: std::ops::Range<u64> = 0..60;
@@ -61,6 +62,9 @@ const FOUND: [u64; 5] = [674, 9_000_729, 9_001_354, 2_000_274, 5_000_195];
 
 /// Fresh seeds beside them.
 const FRESH: u64 = 20;
+
+/// Worlds with each store that fails always.
+const STORES: u64 = 4;
 
 /// Within so many seeds every planted fault is found.
 const FOUND_WITHIN: u64 = 1_000;
@@ -140,6 +144,26 @@ fn a_seed_is_a_world() {
                 .zip(other.history.lines())
                 .find(|(one, other)| one != other);
             panic!("seed {seed} gave two histories, which part at {differs:?}");
+        }
+    }
+}
+
+/// While the storm lasts, nothing is kept, or no log can be had: whatever is lost is said, and nothing turns without an end.
+#[test]
+fn a_store_that_fails_always() {
+    let ways: [(&str, fn(&mut Weather)); 3] = [
+        ("keeps nothing", |weather| weather.store.appends = 1_000),
+        ("opens nothing", |weather| weather.store.opens = 1_000),
+        ("forgets half", |weather| weather.store.forgets = 500),
+    ];
+    for (what, change) in ways {
+        for seed in 0..STORES {
+            let report = world_with(seed, Plant::None, change);
+            assert!(
+                report.violations.is_empty(),
+                "a store that {what}, seed {seed}: {:#?}",
+                report.violations
+            );
         }
     }
 }

@@ -49,6 +49,11 @@ fn remember_panics() {
 
 /// Plays one world. Real time passes only as it is computed.
 pub(crate) fn world(seed: u64, plant: Plant) -> Report {
+    world_with(seed, plant, |_| {})
+}
+
+/// The same, with another weather than the seed's own.
+pub(crate) fn world_with(seed: u64, plant: Plant, change: fn(&mut Weather)) -> Report {
     remember_panics();
     PANICS.take();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -56,12 +61,13 @@ pub(crate) fn world(seed: u64, plant: Plant) -> Report {
         .start_paused(true)
         .build()
         .expect("a runtime");
-    runtime.block_on(play(seed, plant))
+    runtime.block_on(play(seed, plant, change))
 }
 
-async fn play(seed: u64, plant: Plant) -> Report {
+async fn play(seed: u64, plant: Plant, change: fn(&mut Weather)) -> Report {
     let chance = Chance::new(seed);
-    let weather = Weather::draw(&mut chance.fork("weather"));
+    let mut weather = Weather::draw(&mut chance.fork("weather"));
+    change(&mut weather);
     let oracle = Arc::new(Oracle::new());
     let net = Arc::new(Wires::new(chance.fork("wires"), weather.temper));
     let site = Site::open(
