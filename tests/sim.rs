@@ -49,8 +49,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::oracle::Tally;
 use crate::plant::Plant;
-use crate::run::{world, world_with};
-use crate::weather::Weather;
+use crate::run::{Change, world, world_with};
 
 /// Seeds that every run plays.
 const FIXED: std::ops::Range<u64> = 0..60;
@@ -151,7 +150,7 @@ fn a_seed_is_a_world() {
 /// While the storm lasts, nothing is kept, or no log can be had: whatever is lost is said, and nothing turns without an end.
 #[test]
 fn a_store_that_fails_always() {
-    let ways: [(&str, fn(&mut Weather)); 3] = [
+    let ways: [(&str, Change); 3] = [
         ("keeps nothing", |weather| weather.store.appends = 1_000),
         ("opens nothing", |weather| weather.store.opens = 1_000),
         ("forgets half", |weather| weather.store.forgets = 500),

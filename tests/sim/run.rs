@@ -47,13 +47,16 @@ fn remember_panics() {
     });
 }
 
+/// What is other than the seed has it.
+pub(crate) type Change = fn(&mut Weather);
+
 /// Plays one world. Real time passes only as it is computed.
 pub(crate) fn world(seed: u64, plant: Plant) -> Report {
     world_with(seed, plant, |_| {})
 }
 
 /// The same, with another weather than the seed's own.
-pub(crate) fn world_with(seed: u64, plant: Plant, change: fn(&mut Weather)) -> Report {
+pub(crate) fn world_with(seed: u64, plant: Plant, change: Change) -> Report {
     remember_panics();
     PANICS.take();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -64,7 +67,7 @@ pub(crate) fn world_with(seed: u64, plant: Plant, change: fn(&mut Weather)) -> R
     runtime.block_on(play(seed, plant, change))
 }
 
-async fn play(seed: u64, plant: Plant, change: fn(&mut Weather)) -> Report {
+async fn play(seed: u64, plant: Plant, change: Change) -> Report {
     let chance = Chance::new(seed);
     let mut weather = Weather::draw(&mut chance.fork("weather"));
     change(&mut weather);
