@@ -33,8 +33,8 @@ impl<W: World> StreamTask<W> {
             LogLoss::Fenced => Reason::OwnerLost,
             LogLoss::Failed(_) => Reason::Evicted,
             LogLoss::Truncated { kept } => {
-                // What the client was not shown yet may be gone.
-                self.kept = self.kept.min(kept).max(self.stood_at());
+                // What nobody was shown yet may be gone; a frame that is half sent is finished.
+                self.kept = self.kept.min(kept).max(self.stood_at()).max(self.begun());
                 Reason::Evicted
             }
         };
@@ -61,18 +61,23 @@ impl<W: World> StreamTask<W> {
         self.source = Source::Over;
         let end = EpochEnd::Lost(reason);
         match (&self.reader, &self.awaited) {
-            (Some(reader), _) => {
-                let written = reader.written();
-                let had = if reader.is_within(written.next()) {
-                    // Its rest is sent first.
-                    written.next()
-                } else {
-                    written
-                };
-                self.tell_unkept(had, reason, now);
-            }
+            // The rest of what is begun is sent first.
+            (Some(_), _) => self.tell_unkept(self.begun(), reason, now),
             (None, Some(_)) => self.ending = Some(end),
             (None, None) => self.phase = Phase::Over(end),
+        }
+    }
+
+    /// The newest event whose frame the attached client has, or has a part of.
+    fn begun(&self) -> Seq {
+        let Some(reader) = &self.reader else {
+            return Seq::START;
+        };
+        let next = reader.written().next();
+        if reader.is_within(next) {
+            next
+        } else {
+            reader.written()
         }
     }
 
