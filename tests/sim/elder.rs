@@ -336,6 +336,10 @@ impl Elder {
 
     /// One event came; whether the client goes on reading.
     async fn had(&mut self, event: Event) -> Next {
+        if self.desk().standing != Standing::Alive {
+            // It heard of its session's end elsewhere, and reads no more.
+            return Next::ComeBack;
+        }
         if self
             .streets
             .plant
