@@ -12,6 +12,10 @@ mod chance;
 mod client;
 #[path = "sim/clock.rs"]
 mod clock;
+#[path = "sim/desk.rs"]
+mod desk;
+#[path = "sim/elder.rs"]
+mod elder;
 #[path = "sim/fleet.rs"]
 mod fleet;
 #[path = "sim/http.rs"]
@@ -45,19 +49,23 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::oracle::Tally;
 use crate::plant::Plant;
-use crate::run::world;
+use crate::run::{Change, world, world_with};
 
 /// Seeds that every run plays.
 const FIXED: std::ops::Range<u64> = 0..60;
 
 /// Seeds that found something once: a cursor that was answered from an epoch which began while it was on its way.
 /// A batch's client that was cut between a priming event and the loss that stood behind it. A batch that broke half
-/// answered, of which the window held the end. And one whose errors, told by a proxy that did not know it, were positions
-/// of the log of the one that did.
-const FOUND: [u64; 5] = [674, 9_000_729, 9_001_354, 1_001_241, 1_008_387];
+/// answered, of which the window held the end. One whose errors, told by a proxy that did not know it, were positions of
+/// the log of the one that did. Calls over HTTP+SSE whose POST was refused behind the end of their session, which had told
+/// their outcome. And a call whose error no log would keep.
+const FOUND: [u64; 7] = [674, 9_000_729, 9_001_354, 1_001_241, 1_008_387, 2_000_274, 5_000_195];
 
 /// Fresh seeds beside them.
 const FRESH: u64 = 20;
+
+/// Worlds with each store that fails always.
+const STORES: u64 = 4;
 
 /// Within so many seeds every planted fault is found.
 const FOUND_WITHIN: u64 = 1_000;
@@ -137,6 +145,26 @@ fn a_seed_is_a_world() {
                 .zip(other.history.lines())
                 .find(|(one, other)| one != other);
             panic!("seed {seed} gave two histories, which part at {differs:?}");
+        }
+    }
+}
+
+/// While the storm lasts, nothing is kept, or no log can be had: whatever is lost is said, and nothing turns without an end.
+#[test]
+fn a_store_that_fails_always() {
+    let ways: [(&str, Change); 3] = [
+        ("keeps nothing", |weather| weather.store.appends = 1_000),
+        ("opens nothing", |weather| weather.store.opens = 1_000),
+        ("forgets half", |weather| weather.store.forgets = 500),
+    ];
+    for (what, change) in ways {
+        for seed in 0..STORES {
+            let report = world_with(seed, Plant::None, change);
+            assert!(
+                report.violations.is_empty(),
+                "a store that {what}, seed {seed}: {:#?}",
+                report.violations
+            );
         }
     }
 }

@@ -141,11 +141,14 @@ impl<W: World> StreamTask<W> {
     fn unmet(&mut self, had: Seq, reason: Reason, waiting: Waiting, now: Millis) {
         let span = self.log.span();
         if self.life.is_over() && span.first <= span.last {
+            let before_held = Seq::new(span.first.get().saturating_sub(1));
             let from = match self.life.brings() {
                 // The last event is the one response.
                 Answers::One => Seq::new(span.last.get().saturating_sub(1)),
-                Answers::Several => Seq::new(span.first.get().saturating_sub(1)),
+                Answers::Several => before_held,
             };
+            // Nobody stands past what the log promises, as far as that is held.
+            let from = from.min(self.kept.max(before_held));
             let placed = self.life.placed_between(had, span.first);
             let missed = told_in_turn((had, from), placed, reason);
             let verdict = Verdict::Reset {
@@ -217,6 +220,10 @@ impl<W: World> StreamTask<W> {
         } else {
             EndMark::Open
         };
+        if seq > self.kept {
+            // Nobody was shown what the log does not promise yet.
+            return Resume::FromTheFuture { last: self.kept };
+        }
         resume::within(seq, self.log.span(), end)
     }
 
@@ -326,6 +333,9 @@ impl<W: World> StreamTask<W> {
         self.agent = awaited.agent;
         self.receipt = Acknowledged::Unknown;
         self.reader = Some(Reader::new(sink, awaited.from, first_words, now));
+        if let Some(reason) = self.lost_its_log() {
+            return self.tell_unkept(awaited.primed, reason, now);
+        }
         self.client_came_to_poll(now);
         if self.name == StreamName::Get && self.relay.running.is_draining() {
             self.send_away(self.relay.jittered_retry_ms(&self.session), now);

@@ -136,6 +136,19 @@ impl<W: World> Canned<W> {
 
     /// A stream of its own for a cursor that proves nothing, and its epoch, which nobody will ever know again.
     pub(crate) fn private(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, agent: Agent) -> (Self, Epoch) {
+        Self::beside(relay, session, agent, Then::Comments)
+    }
+
+    /// The same for a client that can't be answered now: it ends at once, with a word when to come back.
+    pub(crate) fn sent_away(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, agent: Agent) -> (Self, Epoch) {
+        let (mut canned, epoch) = Self::beside(relay, session, agent, Then::End);
+        if agent.bears_retry() {
+            encode::retry(&mut canned.frames, relay.jittered_retry_ms(session));
+        }
+        (canned, epoch)
+    }
+
+    fn beside(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, agent: Agent, then: Then) -> (Self, Epoch) {
         let epoch = Epoch::from_random(relay.chance());
         let prefix = IdPrefix::new(relay.keys.current(), &session.uid, epoch, &StreamName::Get);
         let mut id = Vec::new();
@@ -147,7 +160,7 @@ impl<W: World> Canned<W> {
             session.greeting(agent),
             relay.base_retry_ms(session),
         );
-        (Self::new((relay, session), agent, frames, Then::Comments), epoch)
+        (Self::new((relay, session), agent, frames, then), epoch)
     }
 
     fn new(whose: (&Arc<Relay<W>>, &Arc<Session<W>>), agent: Agent, frames: Vec<u8>, then: Then) -> Self {

@@ -24,6 +24,7 @@ use crate::relay::answer::{Answer, NotExecuted};
 use crate::relay::doubt;
 use crate::relay::headers;
 use crate::relay::home::Home;
+use crate::relay::http_sse::stream::Refusal;
 use crate::relay::passing::{self, Content, Passing};
 use crate::relay::pool::{BackendAnswer, Request, Unanswered};
 use crate::relay::recover::{self, Fit, Lost};
@@ -146,6 +147,10 @@ impl<W: World> Session<W> {
         loop {
             let home = match self.ready(relay, asks, &request.headers).await {
                 Ready::Go(home) => home,
+                // Its stream has said what became of it, with the session's end.
+                Ready::Gone if request.post.is_some() => {
+                    return (self.home().generation, Ok(Sent::Strange));
+                }
                 not => return (self.home().generation, not_ready(not)),
             };
             let generation = home.generation;
@@ -187,7 +192,10 @@ impl<W: World> Session<W> {
             let understood = self.understand(&home, answer).await;
             if let (Understood::Gone, Some(post)) = (&understood, request.post) {
                 // Before its stream hears of the loss: the answer to the POST says that it was not executed.
-                self.post_is_refused(post);
+                match self.post_is_refused(post) {
+                    Refusal::InTime => {}
+                    Refusal::TooLate => return (generation, Ok(Sent::Strange)),
+                }
             }
             return match self.found(relay, &home, understood) {
                 Ok(Sent::NotRun) => (generation, self.not_run(relay, request, asks).await),

@@ -73,6 +73,8 @@ impl<W: World> StreamTask<W> {
 
     /// Takes the client's connection out of the stream: nobody is attached from now on.
     pub(crate) fn release_reader(&mut self, now: Millis) -> Option<Reader> {
+        // One that leaves as it comes is the first to say so.
+        self.note_written();
         let reader = self.reader.take()?;
         self.acked = reader.acked();
         self.detached_since = now;

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use tokio::sync::oneshot;
 use tracing::{debug, info};
 
-use crate::pure::epoch::{EpochEnd, Reason};
+use crate::pure::epoch::{Epoch, EpochEnd, Reason};
 use crate::pure::event_id::{EventId, Mark, Rid, StreamName};
 use crate::pure::rpc::RequestId;
 use crate::pure::session::{Known, Phase};
@@ -72,8 +72,9 @@ pub(crate) async fn get<W: World>(
         (Phase::Live, Cursor::Ours(id)) if id.stream != StreamName::Get => {
             unmet(relay, session, (id, &[]), Reason::EpochChanged, agent)
         }
+        // Held, it would wait on a stream that nobody writes: it comes again, and looks again.
         (Phase::Live, Cursor::Ours(_) | Cursor::Unproved(_) | Cursor::None) => {
-            private(relay, session, agent, Reason::CursorUnknown)
+            sent_away(relay, session, agent, Reason::CursorUnknown)
         }
         (Phase::Ending | Phase::Ended(_), _) => Answer::Refused(Refused::SessionGone),
     }
@@ -197,7 +198,26 @@ pub(crate) fn private<W: World>(
     reason: Reason,
 ) -> Answer<Passing<W>> {
     debug!(session = %session.label(), %reason, "a cursor that proves nothing was given a stream of its own");
-    let (canned, epoch) = Canned::private(relay, session, agent);
+    beside(relay, session, Canned::private(relay, session, agent), reason)
+}
+
+/// The same for a client that can't be answered now, since no stream of its session stands or can be begun: it ends at once.
+fn sent_away<W: World>(
+    relay: &Arc<Relay<W>>,
+    session: &Arc<Session<W>>,
+    agent: Agent,
+    reason: Reason,
+) -> Answer<Passing<W>> {
+    info!(session = %session.label(), "no stream could be had for a client; it was sent away");
+    beside(relay, session, Canned::sent_away(relay, session, agent), reason)
+}
+
+fn beside<W: World>(
+    relay: &Arc<Relay<W>>,
+    session: &Arc<Session<W>>,
+    (canned, epoch): (Canned<W>, Epoch),
+    reason: Reason,
+) -> Answer<Passing<W>> {
     let verdict = Verdict::Reset { reason, epoch };
     relay.verdict(session, &StreamName::Get, verdict);
     Answer::Stream(Opening {

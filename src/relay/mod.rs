@@ -70,6 +70,7 @@ mod initialize;
 mod intake;
 mod isolated;
 mod kept;
+mod log_lost;
 mod mailbox;
 mod missed;
 mod outcome;

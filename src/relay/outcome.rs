@@ -5,7 +5,7 @@
 
 use std::task::Context;
 
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use crate::pure::epoch::{EpochEnd, Reason, Tombstone};
 use crate::pure::event_id::StreamName;
@@ -25,7 +25,7 @@ use crate::relay::source::{Opened, Source};
 use crate::relay::stream_task::{Phase, StreamTask};
 use crate::relay::turn::Told;
 use crate::relay::world::World;
-use crate::store::{Closing, LogLoss, StreamLog};
+use crate::store::{Closing, StreamLog};
 
 /// How long a finished answer that was written whole stays readable, in milliseconds. A client that lost its
 /// connection at the very end comes back within seconds; a longer wait would hold memory for nobody.
@@ -277,23 +277,6 @@ impl<W: World> StreamTask<W> {
             StreamName::Get => {
                 self.answer_early(Millis(u64::MAX));
                 self.send_away(retry_ms, now);
-            }
-        }
-    }
-
-    /// The log can't go on.
-    pub(crate) fn log_lost(&mut self, loss: LogLoss, now: Millis) {
-        warn!(session = %self.session.label(), stream = %self.name, ?loss, "log was lost");
-        let reason = match loss {
-            LogLoss::Fenced => Reason::OwnerLost,
-            LogLoss::Truncated { .. } | LogLoss::Failed(_) => Reason::Evicted,
-        };
-        match self.name {
-            StreamName::Get => self.turn(reason, Again::Nothing, None),
-            StreamName::Post(_) => self.give_up(reason, now),
-            StreamName::HttpSse => {
-                self.session_over();
-                self.give_up(reason, now);
             }
         }
     }

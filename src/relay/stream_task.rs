@@ -18,7 +18,7 @@ use crate::pure::limits::EVENT_ID_BYTES_MAX;
 use crate::pure::log::Millis;
 use crate::pure::session::Generation;
 use crate::pure::sse::Block;
-use crate::pure::stream::{Agent, Life, SourceEnd, Testimony};
+use crate::pure::stream::{Agent, Life, Positions, SourceEnd, Testimony};
 use crate::relay::Relay;
 use crate::relay::again::Acknowledged;
 use crate::relay::ask::{Awaited, Early};
@@ -123,6 +123,7 @@ impl<W: World> Future for StreamTask<W> {
                 break;
             }
         }
+        debug_assert_eq!(task.positions().in_order(), Ok(()), "{}", task.name);
         task.counts.evicted(task.log.span());
         task.counts.report(&task.session.pool.instruments);
         task.count_under_way();
@@ -339,7 +340,22 @@ impl<W: World> StreamTask<W> {
         }
     }
 
-    fn note_written(&mut self) {
+    /// Where it stands, an attached client's own word included.
+    fn positions(&self) -> Positions {
+        Positions {
+            acked: self.reader.as_ref().map_or(self.acked, Reader::acked),
+            written: self.stood_at(),
+            kept: self.kept,
+        }
+    }
+
+    /// Up to here something was written to any connection, the one that stands included.
+    pub(crate) fn stood_at(&self) -> Seq {
+        let reader = self.reader.as_ref();
+        reader.map_or(self.written, |reader| self.written.max(reader.written()))
+    }
+
+    pub(crate) fn note_written(&mut self) {
         let Some(reader) = &self.reader else { return };
         let written = reader.written();
         self.log.hold(Some(written));

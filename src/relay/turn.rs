@@ -22,7 +22,7 @@ use crate::pure::stream::attach::Presented;
 use crate::relay::asks;
 use crate::relay::headers::Verdict;
 use crate::relay::mailbox::Reply;
-use crate::relay::stream_task::{LogOf, Phase, StreamTask};
+use crate::relay::stream_task::{LogOf, StreamTask};
 use crate::relay::world::World;
 use crate::store::{Claim, Closing, LogLoss, Store, StreamLog};
 
@@ -104,7 +104,7 @@ impl<W: World> StreamTask<W> {
             Ok(log) => self.begin_epoch(log, *turning, cx, now),
             Err(loss) => {
                 warn!(session = %self.session.label(), stream = %self.name, ?loss, "no new log could be opened");
-                self.phase = Phase::Over(EpochEnd::Lost(turning.reason));
+                self.leave_unkept(turning.reason, now);
             }
         }
         Poll::Ready(())

@@ -1,6 +1,7 @@
 //! Where logs are kept: the contract that every store keeps.
 //! Law: *log first, client second*: only what is kept may be shown. Nothing above this room knows which store it is.
-//! An append may take time: `push` never waits, `poll_kept` says how far the promise reaches.
+//! An append may take time, or fail: `push` never waits, `poll_kept` says how far the promise reaches, and whether the log
+//! can go on; what a loss comes to is the relay's (`relay/log_lost.rs`).
 //! The epoch is the fencing token, and the log checks it: a writer that lost its claim is told `Fenced`.
 //! Next: `store/memory.rs`.
 

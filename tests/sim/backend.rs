@@ -1,7 +1,16 @@
 //! Replicas of an MCP server, played by hand: sessions in their memory, calls that take time, a standalone stream.
 //! Law: everything that they emit carries its owner's name and a number, so that the oracle knows where it belongs.
 //! What a replica emits while nobody listens is lost, as it is at real servers without a store.
-//! Next: `trail.rs`.
+//! Next: `backend/calls.rs`.
+
+#[path = "backend/calls.rs"]
+mod calls;
+#[path = "backend/elders.rs"]
+mod elders;
+#[path = "backend/listening.rs"]
+mod listening;
+#[path = "backend/stored.rs"]
+mod stored;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,20 +19,19 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::AsyncReadExt;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::chance::Chance;
 use crate::clock::pass;
 use crate::http::{Head, Talk};
-use crate::kept::{Archive, Over, Stored};
+use crate::kept::{Archive, Over};
 use crate::modern::REVISION;
 use crate::oracle::Oracle;
 use crate::papers::{self, Binding};
 use crate::place::replica_address;
-use crate::weather::{BackendWays, Ids, Listening, Opening, Storing};
+use crate::weather::{BackendWays, Opening, Storing};
 use crate::wires::{Wire, Wires};
 
 /// Every replica, and what they count together.
@@ -54,9 +62,17 @@ struct Replica {
 
 struct Session {
     label: String,
+    spoken: Spoken,
     primes: Priming,
     archive: Archive,
     listener: Option<(u64, UnboundedSender<String>)>,
+}
+
+/// The transport of a session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spoken {
+    Streamable,
+    HttpSse,
 }
 
 /// Whether a session's streams begin with an id and no data.
@@ -164,7 +180,7 @@ impl Site {
         *number += 1;
         let note = json!({"jsonrpc": "2.0", "method": "notifications/message", "params":
             {"level": "info", "logger": "backend", "data": {"tag": session.label, "seq": number}}});
-        if self.ways.storing != Storing::None {
+        if self.ways.storing != Storing::None && session.spoken == Spoken::Streamable {
             session.archive.add(NOTES, note.to_string(), Over::No);
         } else if let Some((_, to)) = &session.listener {
             let _ = to.send(note.to_string());
@@ -232,13 +248,22 @@ impl Here {
         while let Some(head) = talk.head().await? {
             let body = talk.whole().await?;
             self.breathe().await;
-            let sid = head.field("mcp-session-id").unwrap_or_default().to_owned();
+            let elder = head
+                .first
+                .get(1)
+                .and_then(|target| target.strip_prefix(elders::MESSAGES));
+            let sid = elder
+                .or(head.field("mcp-session-id"))
+                .unwrap_or_default()
+                .to_owned();
             if let Some(refusal) = self.refusal(&sid, &head) {
                 let field = "www-authenticate: Bearer\r\n";
                 answer(&mut talk, refusal, field, "").await?;
                 continue;
             }
             match head.first.first().map(String::as_str) {
+                Some("POST") if elder.is_some() => self.elder_post(&mut talk, &sid, &body).await?,
+                Some("GET") if sid.is_empty() => return self.elder_get(talk, &head).await,
                 Some("POST") if head.field("mcp-protocol-version") == Some(REVISION) => {
                     self.stand_alone(&mut talk, &head, &body).await?;
                 }
@@ -344,6 +369,7 @@ impl Here {
             let primes = message["params"]["protocolVersion"] == "2025-11-25";
             let session = Session {
                 label: label.to_owned(),
+                spoken: Spoken::Streamable,
                 primes: if primes { Priming::Yes } else { Priming::No },
                 archive: Archive::default(),
                 listener: None,
@@ -389,335 +415,6 @@ impl Here {
                 "replica {} got an answer to {id}, which it did not ask",
                 self.nth
             )),
-        }
-    }
-
-    async fn call(&self, talk: &mut Talk, message: &Value) -> io::Result<()> {
-        let arguments = &message["params"]["arguments"];
-        let token = arguments["token"].as_str().unwrap_or_default().to_owned();
-        let steps = arguments["steps"].as_u64().unwrap_or(0);
-        let pace = Duration::from_millis(arguments["pace"].as_u64().unwrap_or(0));
-        self.site.oracle.saw(format!("replica {} runs {token}", self.nth));
-        self.site.oracle.executed(&token);
-        let result = json!({"jsonrpc": "2.0", "id": message["id"], "result":
-            {"content": [{"type": "text", "text": format!("{token}:done")}]}});
-        pass(pace).await;
-        self.breathe().await;
-        if steps == 0 && self.site.chance().percent(self.site.ways.json) {
-            return answer(talk, "200 OK", "", &result.to_string()).await;
-        }
-        let has_session = message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].is_null();
-        let ends_after = {
-            let mut chance = self.site.chance();
-            let early = chance.percent(self.site.ways.early_end);
-            early.then(|| chance.below(steps + 1))
-        };
-        let mut at = 0;
-        stream_head(talk, "").await?;
-        for step in 1..=steps {
-            if ends_after == Some(step - 1) {
-                return self.end_early(talk).await;
-            }
-            let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",
-                "params": {"progressToken": token, "progress": step, "total": steps}});
-            self.event(talk, Some(&mut at), &progress.to_string()).await?;
-            // Without sessions there is nobody to answer.
-            if has_session && self.site.chance().percent(self.site.ways.asks) {
-                let question = self.question();
-                self.event(talk, Some(&mut at), &question).await?;
-            }
-            pass(pace).await;
-            self.breathe().await;
-        }
-        if ends_after.is_some() {
-            return self.end_early(talk).await;
-        }
-        self.event(talk, Some(&mut at), &result.to_string()).await?;
-        talk.send("0\r\n\r\n").await
-    }
-
-    /// Runs the calls of a batch, one after the other, and answers all on one stream. None of it is stored.
-    async fn batch(&self, talk: &mut Talk, calls: &[Value]) -> io::Result<()> {
-        let mut events = Vec::new();
-        let mut pace = Duration::ZERO;
-        for call in calls {
-            let arguments = &call["params"]["arguments"];
-            let token = arguments["token"].as_str().unwrap_or_default();
-            let steps = arguments["steps"].as_u64().unwrap_or(0);
-            pace = Duration::from_millis(arguments["pace"].as_u64().unwrap_or(0));
-            self.site
-                .oracle
-                .saw(format!("replica {} runs {token}, in a batch", self.nth));
-            self.site.oracle.executed(token);
-            for step in 1..=steps {
-                events.push(json!({"jsonrpc": "2.0", "method": "notifications/progress",
-                    "params": {"progressToken": token, "progress": step, "total": steps}}));
-            }
-            events.push(json!({"jsonrpc": "2.0", "id": call["id"], "result":
-                {"content": [{"type": "text", "text": format!("{token}:done")}]}}));
-        }
-        pass(pace).await;
-        self.breathe().await;
-        if events.len() == calls.len() && self.site.chance().percent(self.site.ways.json) {
-            return answer(talk, "200 OK", "", &Value::Array(events).to_string()).await;
-        }
-        let is_early = self.site.chance().percent(self.site.ways.early_end);
-        let most = match is_early {
-            true => self.site.chance().below(events.len() as u64) as usize,
-            false => events.len(),
-        };
-        let mut at = 0;
-        stream_head(talk, "").await?;
-        for event in &events[..most] {
-            // A store would be asked from whatever id is given.
-            let at = (self.site.ways.storing == Storing::None).then_some(&mut at);
-            self.event(talk, at, &event.to_string()).await?;
-            pass(pace).await;
-            self.breathe().await;
-        }
-        match most == events.len() {
-            true => talk.send("0\r\n\r\n").await,
-            false => self.end_early(talk).await,
-        }
-    }
-
-    /// Runs a call whose events are stored: it goes on whoever listens.
-    async fn stored_call(&self, talk: &mut Talk, sid: &str, message: &Value) -> io::Result<()> {
-        let token = message["params"]["arguments"]["token"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
-        self.site.oracle.saw(format!("replica {} runs {token}", self.nth));
-        self.site.oracle.executed(&token);
-        let (news, stream) = {
-            let mut replica = self.replica();
-            replica.begun += 1;
-            // A call that a client sent to two processes of the proxy runs twice, each with a stream of its own.
-            let stream = format!("{token} {}", replica.begun);
-            let Some(session) = replica.sessions.get_mut(sid) else {
-                return Ok(());
-            };
-            let news = session.archive.attach(&stream);
-            if session.primes == Priming::Yes {
-                session.archive.add(&stream, String::new(), Over::No);
-            }
-            (news, stream)
-        };
-        let work = tokio::spawn(
-            self.clone()
-                .run_stored((sid.to_owned(), stream), token, message.clone()),
-        );
-        self.replica().work.push(work.abort_handle());
-        stream_head(talk, "").await?;
-        self.send_news(talk, news).await
-    }
-
-    async fn run_stored(self, (sid, stream): (String, String), token: String, message: Value) {
-        let arguments = &message["params"]["arguments"];
-        let steps = arguments["steps"].as_u64().unwrap_or(0);
-        let pace = Duration::from_millis(arguments["pace"].as_u64().unwrap_or(0));
-        for step in 1..=steps + 1 {
-            pass(pace).await;
-            self.breathe().await;
-            let (data, over) = if step > steps {
-                let result = json!({"jsonrpc": "2.0", "id": message["id"], "result":
-                    {"content": [{"type": "text", "text": format!("{token}:done")}]}});
-                (result, Over::Yes)
-            } else {
-                let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",
-                    "params": {"progressToken": token, "progress": step, "total": steps}});
-                (progress, Over::No)
-            };
-            if let Some(session) = self.replica().sessions.get_mut(&sid) {
-                session.archive.add(&stream, data.to_string(), over);
-            }
-        }
-    }
-
-    /// Sends what is new of a stored stream, until its end or until this connection is ended early, to be polled.
-    async fn send_news(&self, talk: &mut Talk, mut news: UnboundedReceiver<Stored>) -> io::Result<()> {
-        while let Some(stored) = news.recv().await {
-            self.breathe().await;
-            self.stored_event(talk, &stored).await?;
-            if self.site.chance().percent(self.site.ways.early_end) {
-                self.site.oracle.saw("a backend wants to be polled".to_owned());
-                self.site.oracle.counted("polls wanted");
-                let retry = "retry: 300\n\n";
-                talk.send(&format!("{:x}\r\n{retry}\r\n", retry.len())).await?;
-                break;
-            }
-        }
-        talk.send("0\r\n\r\n").await
-    }
-
-    async fn stored_event(&self, talk: &mut Talk, stored: &Stored) -> io::Result<()> {
-        let event = format!("event: message\nid: {}\ndata: {}\n\n", stored.id, stored.data);
-        talk.send(&format!("{:x}\r\n{event}\r\n", event.len())).await
-    }
-
-    /// Replays what follows an id, then goes on with what is new.
-    async fn replay(&self, talk: &mut Talk, sid: &str, id: &str) -> io::Result<()> {
-        let found = self
-            .replica()
-            .sessions
-            .get(sid)
-            .and_then(|session| session.archive.after(id));
-        stream_head(talk, "").await?;
-        let Some((stream, events)) = found else {
-            // As some do: nothing ever comes.
-            return talk.send("0\r\n\r\n").await;
-        };
-        let mut news = self.attach(sid, &stream, Storing::Tidy);
-        for stored in &events {
-            self.breathe().await;
-            self.stored_event(talk, stored).await?;
-        }
-        if news.is_none() {
-            let time = self.site.chance().millis(0, 400);
-            pass(time).await;
-            news = self.attach(sid, &stream, Storing::Sloppy);
-        }
-        match news {
-            Some(news) => self.send_news(talk, news).await,
-            None => Ok(()),
-        }
-    }
-
-    /// Looks for news at this moment, if stores of this kind do.
-    fn attach(&self, sid: &str, stream: &str, when: Storing) -> Option<UnboundedReceiver<Stored>> {
-        if self.site.ways.storing != when {
-            return None;
-        }
-        let mut replica = self.replica();
-        let session = replica.sessions.get_mut(sid)?;
-        Some(session.archive.attach(stream))
-    }
-
-    fn question(&self) -> String {
-        let mut replica = self.replica();
-        let id = format!("q{}-{}-{}", self.nth, replica.life, replica.asked.len());
-        replica.asked.insert(Value::from(id.clone()).to_string(), 0);
-        json!({"jsonrpc": "2.0", "id": id, "method": "roots/list"}).to_string()
-    }
-
-    /// The answer ends without its response: in an orderly way, or by a broken connection.
-    async fn end_early(&self, talk: &mut Talk) -> io::Result<()> {
-        self.site.oracle.saw("a backend ends an answer early".to_owned());
-        self.site.oracle.counted("early ends");
-        if self.site.chance().percent(50) {
-            return talk.send("0\r\n\r\n").await;
-        }
-        Err(io::ErrorKind::BrokenPipe.into())
-    }
-
-    async fn event(&self, talk: &mut Talk, at: Option<&mut u64>, data: &str) -> io::Result<()> {
-        let id = match (self.site.ways.ids, at) {
-            (Ids::Colliding, Some(at)) => {
-                *at += 1;
-                format!("id: 0/{at}\r\n")
-            }
-            (Ids::Colliding | Ids::None, _) => String::new(),
-        };
-        let event = format!("{id}event: message\r\ndata: {data}\r\n\r\n");
-        talk.send(&format!("{:x}\r\n{event}\r\n", event.len())).await
-    }
-
-    async fn get(&self, mut talk: Talk, sid: &str, head: &Head) -> io::Result<()> {
-        match head.field("last-event-id") {
-            Some(id) if self.site.ways.storing != Storing::None && id.starts_with('e') => {
-                let knows = self.replica().sessions.contains_key(sid);
-                if knows {
-                    return self.replay(&mut talk, sid, id).await;
-                }
-            }
-            Some(id) => self
-                .site
-                .oracle
-                .violated(format!("the cursor {id} reached a backend")),
-            None => {}
-        }
-        if self.site.ways.listening == Listening::Refused {
-            return answer(&mut talk, "405 Method Not Allowed", "", "").await;
-        }
-        let (to, notes) = unbounded_channel();
-        let standing = {
-            let mut replica = self.replica();
-            replica.begun += 1;
-            let begun = replica.begun;
-            match replica.sessions.get_mut(sid) {
-                None => Err("404 Not Found"),
-                Some(session) if session.listener.is_some() => Err("409 Conflict"),
-                Some(session) => {
-                    session.listener = Some((begun, to));
-                    Ok(begun)
-                }
-            }
-        };
-        match standing {
-            Err(status) => answer(&mut talk, status, "", "").await,
-            Ok(standing) => {
-                let outcome = match self.site.ways.storing {
-                    Storing::None => self.listen(&mut talk, notes).await,
-                    Storing::Tidy | Storing::Sloppy => self.listen_stored(&mut talk, sid).await,
-                };
-                let mut replica = self.replica();
-                if let Some(session) = replica.sessions.get_mut(sid)
-                    && session
-                        .listener
-                        .as_ref()
-                        .is_some_and(|(begun, _)| *begun == standing)
-                {
-                    session.listener = None;
-                }
-                outcome
-            }
-        }
-    }
-
-    async fn listen_stored(&self, talk: &mut Talk, sid: &str) -> io::Result<()> {
-        let news = self
-            .replica()
-            .sessions
-            .get_mut(sid)
-            .map(|session| session.archive.attach(NOTES));
-        let Some(mut news) = news else { return Ok(()) };
-        stream_head(talk, "").await?;
-        let mut stray = [0; 16];
-        loop {
-            tokio::select! {
-                biased;
-                stored = news.recv() => {
-                    let Some(stored) = stored else { return Ok(()) };
-                    self.breathe().await;
-                    self.stored_event(talk, &stored).await?;
-                }
-                read = talk.wire.read(&mut stray) => {
-                    if read? == 0 {
-                        return Ok(());
-                    }
-                }
-            }
-        }
-    }
-
-    async fn listen(&self, talk: &mut Talk, mut notes: UnboundedReceiver<String>) -> io::Result<()> {
-        stream_head(talk, "").await?;
-        let mut at = 0;
-        let mut stray = [0; 16];
-        loop {
-            tokio::select! {
-                biased;
-                note = notes.recv() => {
-                    let Some(note) = note else { return Ok(()) };
-                    self.breathe().await;
-                    self.event(talk, Some(&mut at), &note).await?;
-                }
-                read = talk.wire.read(&mut stray) => {
-                    if read? == 0 {
-                        return Ok(());
-                    }
-                }
-            }
         }
     }
 }

@@ -10,11 +10,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::chance::Chance;
+use crate::client::Calm;
 use crate::clock::pass;
 use crate::oracle::{Oracle, Process};
 use crate::place::{Order, Place, Sphere, Start, proxy_address};
 use crate::plant::Plant;
-use crate::shelf::Shelf;
+use crate::shelf::{Owner, Shelf};
 use crate::weather::{Succession, Weather};
 use crate::wires::{Cut, Host, Wires};
 
@@ -25,6 +26,7 @@ const BUDGET: usize = 1 << 20;
 pub(crate) struct Fleet {
     net: Arc<Wires>,
     oracle: Arc<Oracle>,
+    calm: Arc<Calm>,
     weather: Weather,
     plant: Plant,
     chance: Chance,
@@ -35,13 +37,14 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub(crate) fn open(
-        (net, oracle): (&Arc<Wires>, &Arc<Oracle>),
+        (net, oracle, calm): (&Arc<Wires>, &Arc<Oracle>, &Arc<Calm>),
         (weather, plant): (&Weather, Plant),
         chance: Chance,
     ) -> Arc<Self> {
         let fleet = Arc::new(Self {
             net: Arc::clone(net),
             oracle: Arc::clone(oracle),
+            calm: Arc::clone(calm),
             weather: weather.clone(),
             plant,
             chance,
@@ -63,12 +66,15 @@ impl Fleet {
     fn begin(&self, nth: usize) {
         let process = Process(self.begun.fetch_add(1, Ordering::Relaxed));
         let own = self.chance.fork(&format!("process {}", process.0));
-        let (delay_ms, plant) = (self.weather.store_delay_ms, self.plant);
         let store = Shelf::new(
             BUDGET,
             own.fork("store"),
-            (delay_ms, plant),
-            (process, Arc::clone(&self.oracle)),
+            (self.weather.store, self.plant),
+            Owner {
+                process,
+                oracle: Arc::clone(&self.oracle),
+                calm: Arc::clone(&self.calm),
+            },
         );
         let host = Host {
             wires: Arc::clone(&self.net),

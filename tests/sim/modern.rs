@@ -13,6 +13,7 @@ use crate::clock::pass;
 use crate::http::{Blocks, Head, Talk};
 use crate::oracle::Outcome;
 use crate::place::proxy_address;
+use crate::plant::Plant;
 use crate::trail::outcome_of;
 
 /// The revision.
@@ -75,14 +76,21 @@ impl Modern {
         let mut talk = Talk::new(wire);
         let credential = self.streets.papers.of(&self.label, 0);
         let credential = credential.map_or(String::new(), |words| format!("authorization: {words}\r\n"));
-        talk.send(&format!(
+        let text = format!(
             "POST /mcp HTTP/1.1\r\nhost: {}\r\nmcp-protocol-version: {REVISION}\r\nmcp-method: tools/call\r\n\
              mcp-name: work\r\naccept: application/json, text/event-stream\r\ncontent-type: application/json\r\n\
              {credential}content-length: {}\r\n\r\n{body}",
             proxy_address(at),
             body.len()
-        ))
-        .await?;
+        );
+        talk.send(&text).await?;
+        if self.streets.plant == Plant::SendsAgain && self.chance.percent(20) {
+            let mut again = Talk::new(self.streets.net.connect(proxy_address(at))?);
+            tokio::spawn(async move {
+                let _ = again.send(&text).await;
+                while again.head().await.is_ok_and(|head| head.is_some()) && again.whole().await.is_ok() {}
+            });
+        }
         let Some(head) = talk.head().await? else {
             return Ok(End::Broken);
         };
@@ -103,6 +111,17 @@ impl Modern {
                 .violated(format!("{token} was answered {} {whole}", head.status()));
         }
         Ok(End::Told(outcome_of(&self.streets.oracle, token, &message)))
+    }
+
+    /// Goes away from an answer that has begun.
+    fn leaves(&self, mut talk: Talk, token: &str) {
+        if !talk.wire.is_silent() {
+            self.streets.oracle.left(token);
+        }
+        if self.streets.plant == Plant::HushesLeaving {
+            // As it looks where a proxy reads on for nobody.
+            tokio::spawn(async move { while talk.piece().await.is_ok_and(|piece| !piece.is_empty()) {} });
+        }
     }
 
     /// Nothing of a session comes with its answer.
@@ -148,6 +167,7 @@ impl Modern {
                 }
                 if self.chance.percent(self.streets.ways.cuts) {
                     oracle.saw(format!("{token} is cancelled by going away"));
+                    self.leaves(talk, token);
                     return Ok(End::Broken);
                 }
             }

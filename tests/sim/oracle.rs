@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -32,7 +33,14 @@ struct Call {
     sent_to: BTreeSet<Process>,
     outcome: Option<Outcome>,
     given_up: Option<String>,
+    /// When its client went away, which is its cancel.
+    left: Option<Instant>,
+    /// When a backend first said something of it after that.
+    after: Option<Instant>,
 }
+
+/// So long after it first spoke to nobody, a backend must have noticed.
+const NOTICED: Duration = Duration::from_secs(1);
 
 /// What happened how often, over one world.
 #[derive(Clone, Debug, Default)]
@@ -160,6 +168,27 @@ impl Oracle {
         };
         if times > most {
             self.violated(format!("{token} was executed {times} times, and sent to {most}"));
+        }
+    }
+
+    /// A client went away from a call, which cancels it; its connection carried the news.
+    pub(crate) fn left(&self, token: &str) {
+        let mut book = self.book();
+        book.calls.entry(token.to_owned()).or_default().left = Some(Instant::now());
+        drop(book);
+        self.counted("cancelled by leaving");
+    }
+
+    /// A backend said something of a call, on a connection that carries what it says.
+    pub(crate) fn spoke(&self, token: &str) {
+        let late = {
+            let mut book = self.book();
+            let call = book.calls.entry(token.to_owned()).or_default();
+            let left = call.left;
+            left.map(|_| call.after.get_or_insert_with(Instant::now).elapsed())
+        };
+        if late.is_some_and(|late| late > NOTICED) {
+            self.violated(format!("{token} runs on, and its client has gone away"));
         }
     }
 

@@ -2,9 +2,11 @@
 //! Law: each stands for a way in which a proxy could break its promise; none can be told from such a proxy by a client.
 //! Next: `weather.rs`.
 
+use std::sync::Mutex;
+
 use crate::chance::Chance;
 use crate::http::{Event, Head};
-use crate::oracle::Outcome;
+use crate::oracle::{Oracle, Outcome};
 
 /// A planted fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,7 +34,27 @@ pub(crate) enum Plant {
     DeniesExecution,
     /// A message of another session comes.
     MixesSessions,
+    /// Over HTTP+SSE, a session that is over is followed by another one in its place, and nothing is said.
+    HushesEnds,
+    /// Where the store fails to keep an event, or breaks a promise, it is taken for kept.
+    HushesStore,
+    /// What comes next after a reload is lost.
+    LosesAfterReload,
+    /// What comes next after a replica was told to drain is lost.
+    LosesAfterOrder,
+    /// What comes next after the proxy began to drain is lost.
+    LosesAfterDrain,
+    /// Now and then an answer is lost from a batch; positions stay dense.
+    LosesAnswerOfBatch,
+    /// A request without a session is sent again, by nobody's wish.
+    SendsAgain,
+    /// Who goes away from a request without a session is not missed: it runs on.
+    HushesLeaving,
 }
+
+/// What a plant that strikes in the wake of something has seen of it.
+#[derive(Default)]
+pub(crate) struct Wake(Mutex<u64>);
 
 impl Plant {
     /// Those that stand between one proxy and its client, whatever lies behind that.
@@ -47,7 +69,7 @@ impl Plant {
         Self::MixesSessions,
     ];
 
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::LosesEvent,
         Self::LosesMessage,
         Self::RepeatsEvent,
@@ -59,6 +81,14 @@ impl Plant {
         Self::KeepsWhatIsOver,
         Self::DeniesExecution,
         Self::MixesSessions,
+        Self::HushesEnds,
+        Self::HushesStore,
+        Self::LosesAfterReload,
+        Self::LosesAfterOrder,
+        Self::LosesAfterDrain,
+        Self::LosesAnswerOfBatch,
+        Self::SendsAgain,
+        Self::HushesLeaving,
     ];
 
     /// What a client gets in place of a verdict on the cursor that it presented.
@@ -66,6 +96,7 @@ impl Plant {
         let verdict = head.fields.get_mut("throughline-continuity");
         let is_hushed = |verdict: &str| match self {
             Self::HushesResets => verdict.starts_with("reset"),
+            Self::HushesEnds => verdict.starts_with("live") && asked.is_some(),
             Self::ClaimsAnothersEpoch => verdict.starts_with("reset; reason=epoch_changed"),
             Self::None
             | Self::LosesEvent
@@ -76,6 +107,13 @@ impl Plant {
             | Self::AnswersStrangers
             | Self::ShowsUnkept
             | Self::KeepsWhatIsOver
+            | Self::HushesStore
+            | Self::LosesAfterReload
+            | Self::LosesAfterOrder
+            | Self::LosesAfterDrain
+            | Self::LosesAnswerOfBatch
+            | Self::SendsAgain
+            | Self::HushesLeaving
             | Self::MixesSessions => false,
         };
         let Some(verdict) = verdict.filter(|verdict| is_hushed(verdict)) else {
@@ -90,7 +128,7 @@ impl Plant {
     /// What a client gets in place of an event.
     pub(crate) fn events(self, event: Event, chance: &mut Chance) -> Vec<Event> {
         let data = event.data.as_deref().unwrap_or_default();
-        let is_message = data.contains("progress") || data.contains("\"seq\"");
+        let is_message = is_message(&event);
         let is_notice = data.contains("throughline");
         let saying = |data: &str| Event {
             event: None,
@@ -103,7 +141,15 @@ impl Plant {
             | Self::ClaimsAnothersEpoch
             | Self::AnswersStrangers
             | Self::ShowsUnkept
-            | Self::KeepsWhatIsOver => vec![event],
+            | Self::KeepsWhatIsOver
+            | Self::HushesEnds
+            | Self::HushesStore
+            | Self::LosesAfterReload
+            | Self::LosesAfterOrder
+            | Self::LosesAfterDrain
+            | Self::LosesAnswerOfBatch
+            | Self::SendsAgain
+            | Self::HushesLeaving => vec![event],
             Self::HushesResets if is_notice => vec![saying("{}")],
             Self::HushesResets => vec![event],
             Self::LosesEvent
@@ -132,6 +178,50 @@ impl Plant {
         }
     }
 
+    /// Whether an event is lost, since something has just happened.
+    pub(crate) fn takes(self, event: &Event, wake: &Wake, oracle: &Oracle) -> bool {
+        let happened = match self {
+            Self::LosesAfterReload => oracle.count("reloads"),
+            Self::LosesAfterOrder => oracle.count("replicas drained"),
+            Self::LosesAfterDrain => oracle.count("proxies drained"),
+            Self::None
+            | Self::LosesEvent
+            | Self::LosesMessage
+            | Self::RepeatsEvent
+            | Self::RepeatsMessage
+            | Self::HushesResets
+            | Self::ClaimsAnothersEpoch
+            | Self::AnswersStrangers
+            | Self::ShowsUnkept
+            | Self::KeepsWhatIsOver
+            | Self::DeniesExecution
+            | Self::MixesSessions
+            | Self::HushesEnds
+            | Self::HushesStore
+            | Self::LosesAnswerOfBatch
+            | Self::SendsAgain
+            | Self::HushesLeaving => return false,
+        };
+        let mut seen = wake.0.lock().expect("no panic while it is held");
+        let is_lost = happened > *seen && is_message(event);
+        if is_lost {
+            *seen = happened;
+        }
+        is_lost
+    }
+
+    /// What a client gets in place of an event of a batch.
+    pub(crate) fn of_batch(self, event: Event, chance: &mut Chance) -> Event {
+        let data = event.data.as_deref().unwrap_or_default();
+        if self == Self::LosesAnswerOfBatch && data.contains("\"result\"") && chance.percent(20) {
+            return Event {
+                data: Some("{}".to_owned()),
+                ..event
+            };
+        }
+        event
+    }
+
     /// What a client takes an outcome for.
     pub(crate) fn outcome(self, outcome: Outcome) -> Outcome {
         match (self, outcome) {
@@ -139,4 +229,10 @@ impl Plant {
             (_, outcome) => outcome,
         }
     }
+}
+
+/// Whether a backend said it, and numbered it.
+fn is_message(event: &Event) -> bool {
+    let data = event.data.as_deref().unwrap_or_default();
+    data.contains("progress") || data.contains("\"seq\"")
 }

@@ -1,13 +1,14 @@
-//! A store that takes its time: logs in memory that are slow to open, and whose promise reaches an event only a
-//! while after it was pushed.
-//! Law: it keeps what it promises. The oracle hears of each promise, and of what is shown before it.
+//! A store that takes its time, and fails: logs in memory that are slow to open or can't be, whose promise reaches an event
+//! only a while after it was pushed, or never, or is broken.
+//! Law: it says so whenever it does not keep what it promised. The oracle hears of each promise, and of what is shown
+//! before it.
 //! Absent on purpose: the log's own logic; that is the one of production.
 //! Next: `place.rs`.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
 use throughline::pure::epoch::Seq;
@@ -17,35 +18,81 @@ use throughline::store::{Claim, Closing, Found, LogLoss, Pressure, Promise, Stor
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::chance::Chance;
+use crate::client::Calm;
 use crate::clock::pass;
 use crate::oracle::{Oracle, Process};
 use crate::plant::Plant;
+use crate::weather::StoreWays;
 
 /// The store.
 pub(crate) struct Shelf {
     memory: Memory,
     chance: Mutex<Chance>,
-    /// Longest time until an event is kept, in milliseconds.
-    delay_ms: u64,
+    ways: StoreWays,
     plant: Plant,
-    process: Process,
-    oracle: Arc<Oracle>,
+    owner: Owner,
+    /// When logs were last opened, and how many at that moment.
+    opened: Mutex<(Instant, u32)>,
+}
+
+/// More logs than this no world opens at one moment.
+const AT_ONCE_MAX: u32 = 1_000;
+
+/// Whose store it is.
+#[derive(Clone)]
+pub(crate) struct Owner {
+    pub(crate) process: Process,
+    pub(crate) oracle: Arc<Oracle>,
+    pub(crate) calm: Arc<Calm>,
+}
+
+impl Owner {
+    /// Whether something fails now, that fails so often in a thousand times.
+    fn is_hit(&self, chance: &mut Chance, of_thousand: u64, what: &'static str) -> bool {
+        let is_hit = of_thousand > 0 && chance.below(1_000) < of_thousand && !self.calm.is_here();
+        if is_hit {
+            self.oracle.saw(format!("fault: {what} at {:?}", self.process));
+            self.oracle.counted(what);
+        }
+        is_hit
+    }
 }
 
 impl Shelf {
     pub(crate) fn new(
         budget: usize,
         chance: Chance,
-        (delay_ms, plant): (u64, Plant),
-        (process, oracle): (Process, Arc<Oracle>),
+        (ways, plant): (StoreWays, Plant),
+        owner: Owner,
     ) -> Self {
         Self {
             memory: Memory::new(budget),
             chance: Mutex::new(chance),
-            delay_ms,
+            ways,
             plant,
-            process,
-            oracle,
+            owner,
+            opened: Mutex::new((Instant::now(), 0)),
+        }
+    }
+
+    fn chance(&self) -> MutexGuard<'_, Chance> {
+        self.chance.lock().expect("no panic while it is held")
+    }
+
+    /// Whoever opens logs without an end, and lets no time pass, gets no more of them.
+    async fn count_opening(&self) {
+        let count = {
+            let mut opened = self.opened.lock().expect("no panic while it is held");
+            let now = Instant::now();
+            let before = if opened.0 == now { opened.1 } else { 0 };
+            *opened = (now, before + 1);
+            before
+        };
+        if count == AT_ONCE_MAX {
+            self.owner
+                .oracle
+                .violated(format!("{AT_ONCE_MAX} logs were opened at one moment"));
+            std::future::pending().await
         }
     }
 }
@@ -66,31 +113,31 @@ impl Store for Shelf {
     }
 
     async fn open(&self, key: &StreamKey, claim: Claim) -> Result<SlowLog, LogLoss> {
-        if self.delay_ms > 0 {
-            let time = self
-                .chance
-                .lock()
-                .expect("no panic while it is held")
-                .millis(0, self.delay_ms);
+        if self.ways.delay_ms > 0 {
+            let time = self.chance().millis(0, self.ways.delay_ms);
             pass(time).await;
         }
+        let chance = self.chance().fork(&key.stream);
+        self.count_opening().await;
+        let mut fails = self.chance().fork(&format!("fails {:?}", claim.epoch));
+        if self.owner.is_hit(&mut fails, self.ways.opens, "logs not opened") {
+            return Err(failed());
+        }
         let inner = self.memory.open(key, claim).await?;
-        let chance = self
-            .chance
-            .lock()
-            .expect("no panic while it is held")
-            .fork(&key.stream);
-        self.oracle.began(self.process, &claim.epoch.spelled());
+        let epoch = claim.epoch.spelled();
+        self.owner.oracle.began(self.owner.process, &epoch);
         Ok(SlowLog {
             inner,
-            epoch: claim.epoch.spelled(),
+            epoch,
             promised: Seq::START,
             waiting: VecDeque::new(),
+            lost: None,
             alarm: None,
             chance,
-            delay_ms: self.delay_ms,
+            fails,
+            ways: self.ways,
             plant: self.plant,
-            oracle: Arc::clone(&self.oracle),
+            owner: self.owner.clone(),
         })
     }
 
@@ -99,26 +146,73 @@ impl Store for Shelf {
     }
 }
 
+fn failed() -> LogLoss {
+    LogLoss::Failed("the weather".to_owned())
+}
+
+/// What becomes of an event that was pushed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Kept,
+    /// With it the log fails.
+    Fails,
+    /// It comes to nothing, and some of what was promised is gone too.
+    Forgets,
+}
+
 /// One log.
 pub(crate) struct SlowLog {
     inner: MemoryLog,
     epoch: String,
     promised: Seq,
-    waiting: VecDeque<(Seq, Instant)>,
+    waiting: VecDeque<(Seq, Instant, Fate)>,
+    /// Why it can't go on.
+    lost: Option<LogLoss>,
     alarm: Option<Pin<Box<Sleep>>>,
     chance: Chance,
-    delay_ms: u64,
+    fails: Chance,
+    ways: StoreWays,
     plant: Plant,
-    oracle: Arc<Oracle>,
+    owner: Owner,
+}
+
+impl SlowLog {
+    fn fate(&mut self) -> Fate {
+        let (ways, chance) = (self.ways, &mut self.fails);
+        if self.owner.is_hit(chance, ways.appends, "appends failed") {
+            Fate::Fails
+        } else if self.owner.is_hit(chance, ways.forgets, "promises broken") {
+            Fate::Forgets
+        } else {
+            Fate::Kept
+        }
+    }
+
+    /// What became of an event is known by now.
+    fn settle(&mut self, seq: Seq, fate: Fate) {
+        match (fate, self.plant) {
+            (Fate::Fails | Fate::Forgets, Plant::HushesStore) => self.promised = seq,
+            (Fate::Kept, _) => {
+                self.promised = seq;
+                self.owner.oracle.kept(&self.epoch, seq.get());
+            }
+            (Fate::Fails, _) => self.lost = Some(failed()),
+            (Fate::Forgets, _) => {
+                let kept = self.promised.get().saturating_sub(self.fails.below(4));
+                self.lost = Some(LogLoss::Truncated { kept: Seq::new(kept) });
+            }
+        }
+    }
 }
 
 impl StreamLog for SlowLog {
     fn push(&mut self, entry: Entry<'_>, now: Millis) -> Result<Seq, Full> {
         let seq = self.inner.push(entry, now)?;
-        let due = Instant::now() + self.chance.millis(0, self.delay_ms);
+        let due = Instant::now() + self.chance.millis(0, self.ways.delay_ms);
         // One after the other, as a disk does it.
-        let due = self.waiting.back().map_or(due, |(_, last)| due.max(*last));
-        self.waiting.push_back((seq, due));
+        let due = self.waiting.back().map_or(due, |(_, last, _)| due.max(*last));
+        let fate = self.fate();
+        self.waiting.push_back((seq, due, fate));
         Ok(seq)
     }
 
@@ -129,12 +223,10 @@ impl StreamLog for SlowLog {
         }
         loop {
             let now = Instant::now();
-            while let Some((seq, due)) = self.waiting.front() {
-                if *due > now {
-                    break;
-                }
-                self.promised = *seq;
-                self.oracle.kept(&self.epoch, seq.get());
+            while let Some((seq, _, fate)) = self.waiting.front().copied().filter(|(_, due, _)| *due <= now)
+                && self.lost.is_none()
+            {
+                self.settle(seq, fate);
                 self.waiting.pop_front();
             }
             if self.plant == Plant::ShowsUnkept && last > past {
@@ -143,7 +235,10 @@ impl StreamLog for SlowLog {
             if self.promised > past {
                 return Poll::Ready(Ok(self.promised));
             }
-            let Some((_, due)) = self.waiting.front() else {
+            if let Some(lost) = &self.lost {
+                return Poll::Ready(Err(lost.clone()));
+            }
+            let Some((_, due, _)) = self.waiting.front() else {
                 return Poll::Pending;
             };
             let mut alarm = Box::pin(sleep_until(*due));
@@ -167,6 +262,13 @@ impl StreamLog for SlowLog {
     }
 
     fn hold(&mut self, reader: Option<Seq>) {
+        // Whoever reads it holds what it has had whole.
+        if let Some(at) = reader.filter(|at| *at > self.promised) {
+            let (epoch, promised) = (&self.epoch, self.promised);
+            self.owner
+                .oracle
+                .violated(format!("{epoch}.{at} was written, and {promised} is kept"));
+        }
         self.inner.hold(reader);
     }
 
@@ -179,6 +281,13 @@ impl StreamLog for SlowLog {
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>, how: Closing) -> Poll<Result<(), LogLoss>> {
-        self.inner.poll_close(cx, how)
+        let closed = self.inner.poll_close(cx, how);
+        if self
+            .owner
+            .is_hit(&mut self.fails, self.ways.closes, "ends not written")
+        {
+            return Poll::Ready(Err(failed()));
+        }
+        closed
     }
 }

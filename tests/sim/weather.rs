@@ -134,16 +134,51 @@ pub(crate) struct ClientWays {
     pub(crate) calls: u64,
 }
 
+/// How the stores of proxies fail, in a thousand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct StoreWays {
+    /// Longest time until a log is open, or an event is kept, in milliseconds.
+    pub(crate) delay_ms: u64,
+    /// Of logs, so many can't be opened.
+    pub(crate) opens: u64,
+    /// Of events, before so many the log fails, or loses the newest that it had promised to keep.
+    pub(crate) appends: u64,
+    pub(crate) forgets: u64,
+    /// Of ends, so many can't be written.
+    pub(crate) closes: u64,
+}
+
+impl StoreWays {
+    fn draw(delay_ms: u64, mut chance: Chance) -> Self {
+        let fails = chance.percent(25);
+        // One that keeps nothing at all.
+        let is_dead = fails && chance.percent(10);
+        let mut rare = |most: u64| match fails && chance.percent(60) {
+            true => chance.between(1, most),
+            false => 0,
+        };
+        Self {
+            delay_ms,
+            opens: rare(200),
+            appends: if is_dead { 1_000 } else { rare(60) },
+            forgets: rare(40),
+            closes: rare(300),
+        }
+    }
+}
+
 /// A world, described.
 #[derive(Clone, Debug)]
 pub(crate) struct Weather {
     pub(crate) temper: Temper,
-    pub(crate) store_delay_ms: u64,
+    pub(crate) store: StoreWays,
     pub(crate) proxies: usize,
     pub(crate) replicas: usize,
     pub(crate) clients: usize,
     /// Clients of the revision without sessions.
     pub(crate) moderns: usize,
+    /// Clients of HTTP+SSE.
+    pub(crate) elders: usize,
     pub(crate) settings: Vec<String>,
     pub(crate) backend: BackendWays,
     pub(crate) client: ClientWays,
@@ -154,6 +189,12 @@ pub(crate) struct Weather {
 
 impl Weather {
     pub(crate) fn draw(chance: &mut Chance) -> Self {
+        let failing = chance.fork("store");
+        let mut apart = chance.fork("elders");
+        let elders = match apart.percent(30) {
+            true => apart.between(1, 2) as usize,
+            false => 0,
+        };
         let mut rare = |percent: u64, most: u64| match chance.percent(percent) {
             true => chance.between(1, most),
             false => 0,
@@ -191,15 +232,19 @@ impl Weather {
         let storing = *chance.pick(&[Storing::None, Storing::None, Storing::Tidy, Storing::Sloppy]);
         Self {
             temper,
-            store_delay_ms: if chance.percent(40) {
-                chance.between(1, 200)
-            } else {
-                0
-            },
+            store: StoreWays::draw(
+                if chance.percent(40) {
+                    chance.between(1, 200)
+                } else {
+                    0
+                },
+                failing,
+            ),
             proxies,
             replicas: chance.between(1, 3) as usize,
             clients: chance.between(1, 4) as usize,
             moderns: if chance.percent(30) { 1 } else { 0 },
+            elders,
             settings: settings(chance, storing)
                 .into_iter()
                 .chain(papers.setting())

@@ -431,6 +431,11 @@ impl AsyncWrite for Wire {
 }
 
 impl Wire {
+    /// Whether nothing arrives any more, at either end.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.line.silent.load(Ordering::Relaxed)
+    }
+
     /// The process of the proxy that took this connection.
     pub(crate) fn served_by(&self) -> Option<Process> {
         self.line.ends[1]

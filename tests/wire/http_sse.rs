@@ -469,6 +469,24 @@ fn a_backends_refusal_is_relayed() {
     it.standing.wait_closed();
 }
 
+/// A refusal that comes behind the session's end says nothing more: the stream has told the call's one outcome by then.
+#[test]
+fn a_refusal_behind_the_sessions_end() {
+    for (status, body) in [(404, "Could not find session"), (400, "no"), (500, "oops")] {
+        let backend = Backend::start();
+        let proxy = started(&backend, &[]);
+        let mut it = open(&proxy, &backend);
+        let mut client = it.post(&call("1"));
+        let exchange = backend.next_of("POST");
+        it.standing.cut();
+        let told = failed(it.client.event().data(), "1");
+        assert_eq!(told, ("backend_lost".into(), "unknown".into()));
+        it.client.ended();
+        exchange.answer(status, &[], body);
+        assert_eq!(client.whole().head.status(), 202, "{status}");
+    }
+}
+
 /// `errors = "jsonrpc"`: a refusal that would end a whole client is told on the stream instead.
 #[test]
 fn a_backends_refusal_is_translated() {

@@ -2,7 +2,7 @@
 //! Law: an answer is never too new. Precision may be lost, towards the older; an event is then shown twice, not lost.
 //! Why not every frame: what a kernel holds unacknowledged lies near the end, so marks are dense there and sparse
 //! before. Two dozen whose distance from the end about doubles from one to the next reach back over any send buffer.
-//! Next: `attach.rs`.
+//! Next: `positions.rs`, `attach.rs`.
 
 use crate::pure::epoch::Seq;
 use crate::pure::limits::ACK_MARKS_MAX;

@@ -21,7 +21,7 @@ use crate::pure::session::Asks;
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, NotExecuted, RETRY_AFTER, Refused};
 use crate::relay::exchange::{Sent, WholeAnswer};
-use crate::relay::http_sse::stream::{Begin, Carried, Outcome};
+use crate::relay::http_sse::stream::{Begin, Carried, Outcome, Refusal};
 use crate::relay::mailbox::{Command, Mailbox};
 use crate::relay::passing::{self, Passing};
 use crate::relay::pool::{Request, Unanswered};
@@ -40,9 +40,10 @@ struct Awaiting {
 
 impl Awaiting {
     /// The backend refused the POST in its own words: no answers come.
-    fn withdraw(&self) {
-        if let Some(stream) = &self.stream {
-            stream.post(Command::Carried(Carried::Refused { post: self.post }));
+    fn withdraw<W: World>(&self, session: &Session<W>) -> Refusal {
+        match &self.stream {
+            Some(_) => session.post_is_refused(self.post),
+            None => Refusal::InTime,
         }
     }
 
@@ -98,7 +99,7 @@ pub(crate) async fn execute<W: World>(
         }
         Begun::Over => return Answer::Refused(Refused::SessionGone),
     };
-    request.post = Some(awaiting.post);
+    request.post = awaiting.stream.is_some().then_some(awaiting.post);
     // Where its answers come elsewhere, nobody here hears of them: it is remembered as an answer is.
     if awaiting.stream.is_some() {
         // Nobody waits for it yet: whoever sends the same is answered without.
@@ -123,10 +124,10 @@ pub(crate) async fn execute<W: World>(
                 let _ = passing::content::<W>(incoming).await;
                 awaiting.fail(said)
             }
-            None => {
-                awaiting.withdraw();
-                passing::pass_on(incoming).await
-            }
+            None => match awaiting.withdraw(session) {
+                Refusal::InTime => passing::pass_on(incoming).await,
+                Refusal::TooLate => accepted(),
+            },
         },
         Ok(Sent::Whole(answer)) => refused(session, &awaiting, answer),
         Ok(Sent::SessionGone) => Answer::Refused(Refused::SessionGone),
@@ -141,10 +142,10 @@ pub(crate) async fn execute<W: World>(
 fn refused<W: World>(session: &Session<W>, awaiting: &Awaiting, answer: WholeAnswer) -> Answer<Passing<W>> {
     match translated(session, awaiting, answer.status()) {
         Some(said) => awaiting.fail(said),
-        None => {
-            awaiting.withdraw();
-            answer.into_answer()
-        }
+        None => match awaiting.withdraw(session) {
+            Refusal::InTime => answer.into_answer(),
+            Refusal::TooLate => accepted(),
+        },
     }
 }
 

@@ -17,7 +17,7 @@ use crate::pure::log::{EndMark, Millis};
 use crate::pure::refusal::{self, Execution, Failure};
 use crate::pure::resume::Resume;
 use crate::pure::rpc::{EventKind, RequestId, classify_event};
-use crate::pure::session::{Ended, Left, LossCause};
+use crate::pure::session::{self, Ended, Left, LossCause};
 use crate::pure::sse::encode;
 use crate::pure::stream::Take;
 use crate::relay::Relay;
@@ -70,6 +70,15 @@ pub(crate) enum Begin {
     Over,
 }
 
+/// Whether the answer to a POST may say that it was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    /// Nothing else was said of it, or will be.
+    InTime,
+    /// The session's end has said on the stream what became of it.
+    TooLate,
+}
+
 /// What became of requests that the backend will not answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome {
@@ -107,11 +116,18 @@ impl<W: World> Session<W> {
         }
     }
 
-    /// A POST was not executed, and its client is told so by the answer to it.
-    pub(crate) fn post_is_refused(&self, post: Epoch) {
-        if let Some(stream) = self.standalone_mailbox() {
+    /// A POST was not executed, and its client is told so by the answer to it, unless the session's end was there first.
+    pub(crate) fn post_is_refused(&self, post: Epoch) -> Refusal {
+        // Said under the lock, which an end takes before it is told to the stream.
+        let record = self.record();
+        match record.phase() {
+            session::Phase::Live => {}
+            session::Phase::Ending | session::Phase::Ended(_) => return Refusal::TooLate,
+        }
+        if let Some(stream) = record.streams.standalone() {
             stream.post(Command::Carried(Carried::Refused { post }));
         }
+        Refusal::InTime
     }
 
     /// What a POST is if it comes again.

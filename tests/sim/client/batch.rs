@@ -270,6 +270,7 @@ impl Person {
                 match blocks.next() {
                     Ok(None) => break,
                     Ok(Some(event)) => {
+                        let event = self.streets.plant.of_batch(event, &mut self.chance);
                         for event in self.streets.plant.events(event, &mut self.chance) {
                             batch.took(&oracle, &event);
                         }
