@@ -56,6 +56,8 @@ mod listening;
 mod loss;
 #[path = "wire/overlap.rs"]
 mod overlap;
+#[path = "wire/peers.rs"]
+mod peers;
 #[path = "wire/polling.rs"]
 mod polling;
 #[path = "wire/reload.rs"]

@@ -185,6 +185,11 @@ pub enum Standalone {
         /// What is held for the first connection.
         span: Span,
     },
+    /// No connection was given an event of this stream here, but another proxy may have given one.
+    PerhapsWrittenElsewhere {
+        /// What is held here.
+        span: Span,
+    },
     /// Events were given to a connection.
     Written {
         /// The newest event that a connection is known to have received.
@@ -234,6 +239,11 @@ pub fn without_cursor(standalone: Standalone) -> WithoutCursor {
                 again: again(Seq::START, span),
             },
             Err(Refused::Future { .. } | Refused::EpochMismatch { .. }) => WithoutCursor::Live,
+        },
+        // Of what is held here nobody had anything yet.
+        Standalone::PerhapsWrittenElsewhere { span } => WithoutCursor::Reset {
+            reason: Reason::CursorUnknown,
+            again: again(Seq::START, span),
         },
         Standalone::Written { acked, span } => WithoutCursor::Reset {
             reason: Reason::CursorUnknown,
@@ -448,6 +458,7 @@ mod tests {
             upto: Seq::new(upto),
         };
         let never = |span| Standalone::NeverWritten { span };
+        let elsewhere = |span| Standalone::PerhapsWrittenElsewhere { span };
         let written = |acked, span| Standalone::Written {
             acked: Seq::new(acked),
             span,
@@ -462,6 +473,18 @@ mod tests {
             (
                 never(span(8, 7, TakenBy::Budget)),
                 reset(Reason::Evicted, Again::Nothing),
+            ),
+            (
+                elsewhere(span(1, 0, TakenBy::Nothing)),
+                reset(Reason::CursorUnknown, Again::Nothing),
+            ),
+            (
+                elsewhere(span(1, 7, TakenBy::Nothing)),
+                reset(Reason::CursorUnknown, events(0, 7)),
+            ),
+            (
+                elsewhere(span(4, 7, TakenBy::Window)),
+                reset(Reason::CursorUnknown, events(3, 7)),
             ),
             (
                 written(3, span(1, 7, TakenBy::Nothing)),

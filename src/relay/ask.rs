@@ -223,6 +223,7 @@ impl<W: World> StreamTask<W> {
     fn standalone(&self) -> resume::Standalone {
         let span = self.log.span();
         match self.session.standalone_written() {
+            Written::Never if !self.relay.is_alone() => resume::Standalone::PerhapsWrittenElsewhere { span },
             Written::Never => resume::Standalone::NeverWritten { span },
             Written::Something => {
                 let acked = self.reader.as_ref().map_or(self.acked, Reader::acked);
