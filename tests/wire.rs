@@ -48,6 +48,8 @@ mod gone;
 mod http_sse;
 #[path = "wire/ids.rs"]
 mod ids;
+#[path = "wire/lacks.rs"]
+mod lacks;
 #[path = "wire/lies.rs"]
 mod lies;
 #[path = "wire/listening.rs"]

@@ -8,7 +8,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -16,17 +16,21 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, timeout_at};
+use tracing::warn;
 
 use crate::config::resolved::{self, Scheme};
 use crate::net::tls::{ClientTls, TlsFault, TlsProblem, client_config};
 use crate::net::transport::Transport;
-use crate::net::{Io, Net};
+use crate::net::{Io, Lack, Net};
 use crate::pure::http1::head::{HeadError, ResponseHead};
 use crate::routing::Replica;
 use crate::upstream::body::{Body, Held};
 use crate::upstream::event_body::EventBody;
 use crate::upstream::exchange::{Answered, Exchange};
 use crate::upstream::pool::Pool;
+
+/// That this machine lacks something is said at first, and again after this time.
+const SAID_AGAIN: Duration = Duration::from_secs(10);
 
 /// A request to send.
 #[derive(Clone, Debug)]
@@ -142,6 +146,8 @@ pub enum Cause {
     BadHead(HeadError),
     /// No head came before the deadline.
     HeadTimeout,
+    /// This machine could not open a connection: it says nothing of the replica, and no other one would be reached.
+    Lacking(Lack),
     /// As many exchanges as allowed are under way with this replica.
     Overloaded {
         /// How many that is.
@@ -161,9 +167,34 @@ impl Cause {
             Self::EarlyEof => "early_eof",
             Self::BadHead(_) => "bad_head",
             Self::HeadTimeout => "head_timeout",
+            Self::Lacking(_) => "lacking",
             Self::Overloaded { .. } => "overloaded",
         }
     }
+
+    /// Of whom it speaks.
+    pub const fn speaks_of(&self) -> SpeaksOf {
+        match self {
+            Self::Lacking(_) | Self::Overloaded { .. } => SpeaksOf::Ourselves,
+            Self::Refused
+            | Self::Unreachable(_)
+            | Self::ConnectTimeout
+            | Self::Tls(_)
+            | Self::Broken(_)
+            | Self::EarlyEof
+            | Self::BadHead(_)
+            | Self::HeadTimeout => SpeaksOf::Replica,
+        }
+    }
+}
+
+/// Of whom a failure speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SpeaksOf {
+    /// Of the replica, or of the way to it.
+    Replica,
+    /// Of this process and its machine: nothing follows for the replica.
+    Ourselves,
 }
 
 impl fmt::Display for Cause {
@@ -177,6 +208,7 @@ impl fmt::Display for Cause {
             Self::EarlyEof => f.write_str("the backend closed the connection before it answered"),
             Self::BadHead(error) => error.fmt(f),
             Self::HeadTimeout => f.write_str("no answer came in time"),
+            Self::Lacking(lack) => lack.fmt(f),
             Self::Overloaded { in_flight_max } => {
                 write!(f, "{in_flight_max} exchanges are under way with this replica")
             }
@@ -189,12 +221,19 @@ pub struct Client<N> {
     net: Arc<N>,
     exchange: resolved::Exchange,
     tls: Option<ClientTls>,
+    /// When it was said last that this machine lacks something.
+    said: Mutex<Option<Instant>>,
 }
 
 impl<N: Net> Client<N> {
     /// A client with these bounds and times. `tls` is needed if any replica is `https`.
     pub const fn new(net: Arc<N>, exchange: resolved::Exchange, tls: Option<ClientTls>) -> Self {
-        Self { net, exchange, tls }
+        Self {
+            net,
+            exchange,
+            tls,
+            said: Mutex::new(None),
+        }
     }
 
     /// The client that an upstream's configuration asks for; TLS files are read only if a replica is `https`.
@@ -274,7 +313,7 @@ impl<N: Net> Client<N> {
             .map_err(|(error, _)| error)
     }
 
-    /// Connects, shakes hands where the replica is `https`, and notes a failure as the replica's trouble.
+    /// Connects, shakes hands where the replica is `https`, and notes a failure as the replica's trouble, if it is.
     ///
     /// # Errors
     /// [`Cause`]; nothing of a request was sent.
@@ -284,7 +323,27 @@ impl<N: Net> Client<N> {
             Ok(outcome) => outcome,
             Err(Late) => Err(Cause::ConnectTimeout),
         };
-        outcome.inspect_err(|_| to.note_trouble())
+        outcome.inspect_err(|cause| {
+            match cause.speaks_of() {
+                SpeaksOf::Replica => to.note_trouble(),
+                SpeaksOf::Ourselves => {}
+            }
+            if let Cause::Lacking(lack) = cause {
+                self.say(to, *lack);
+            }
+        })
+    }
+
+    /// Says what this machine lacks, once in a while: it lacks it for each of very many connections.
+    fn say(&self, to: &Replica, lack: Lack) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_none_or(|said| said.elapsed() >= SAID_AGAIN) {
+            *said = Some(Instant::now());
+            warn!(
+                replica = %to.authority(), lacks = lack.as_str(), advice = lack.advice(),
+                "connections to replicas can't be opened"
+            );
+        }
     }
 
     /// Closes connections to this replica that were idle for too long, by the bounds of this client. Answers how many
@@ -327,9 +386,10 @@ impl<N: Net> Client<N> {
             .net
             .dial(authority)
             .await
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::ConnectionRefused => Cause::Refused,
-                kind => Cause::Unreachable(kind),
+            .map_err(|error| match (Lack::of(&error), error.kind()) {
+                (Some(lack), _) => Cause::Lacking(lack),
+                (None, io::ErrorKind::ConnectionRefused) => Cause::Refused,
+                (None, kind) => Cause::Unreachable(kind),
             })?;
         match (to.scheme(), &self.tls) {
             (Scheme::Http, Some(_) | None) => Ok(Transport::Plain(io)),

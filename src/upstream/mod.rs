@@ -19,5 +19,5 @@ mod wire_tests;
 
 pub use backoff::Backoff;
 pub use body::{Afterlife, Body, BodyError, Data};
-pub use client::{Cause, Client, Deadline, Incoming, Outgoing, SendError};
+pub use client::{Cause, Client, Deadline, Incoming, Outgoing, SendError, SpeaksOf};
 pub use event_body::{EventBody, EventError, Read};
