@@ -20,7 +20,8 @@ use crate::routing::ejection::{Proof, Proved};
 use crate::routing::health::{Finding, Judge, Transition};
 use crate::routing::{Condition, Replica};
 use crate::upstream::backoff::share;
-use crate::upstream::client::{Cause, Client, Deadline, Outgoing, SpeaksOf};
+use crate::upstream::client::{Client, Deadline, Outgoing};
+use crate::upstream::failure::{Cause, SpeaksOf};
 
 /// How often idle connections are swept where nothing is probed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
