@@ -151,7 +151,10 @@ fn a_proxy_that_drains_is_not_alone() {
     let (_client, _exchange) = session.streaming_call(&backend, "1");
     let next = Proxy::start(&[&backend.url()], &[]);
     let _elsewhere = hears_at(&next, &backend, &session);
+    let (mut listener, _standing) = Session::open(&old, &backend).listening(&backend);
     old.terminate();
+    // Whoever listens is sent away once the drain has begun.
+    assert!(listener.event().retry.is_some());
     let mut client = session.get();
     let _standing = backend.next_of("GET").stream();
     assert_eq!(verdict(&client.head()), "reset cursor_unknown");
