@@ -24,6 +24,8 @@ mod asks;
 mod aware;
 #[path = "wire/batches.rs"]
 mod batches;
+#[path = "wire/between.rs"]
+mod between;
 #[path = "wire/browsers.rs"]
 mod browsers;
 #[path = "wire/by_hand.rs"]

@@ -60,6 +60,7 @@ mod doubt;
 mod events_task;
 mod exchange;
 mod farewell;
+mod gap;
 mod gate;
 mod get;
 mod headers;

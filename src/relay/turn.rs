@@ -19,6 +19,7 @@ use crate::pure::rpc::RequestId;
 use crate::pure::sse::{Block, Decoder};
 use crate::pure::stream::Agent;
 use crate::pure::stream::attach::Presented;
+use crate::pure::stream::reset::Reread;
 use crate::relay::asks;
 use crate::relay::headers::Verdict;
 use crate::relay::mailbox::Reply;
@@ -158,7 +159,16 @@ impl<W: World> StreamTask<W> {
         }
         let asked_again: Vec<RequestId> = again.iter().filter_map(asks::request_of).collect();
         let pending = self.answer_for_client(&asked_again);
-        self.tell(self.session.resync(reason, epoch, (self.agent, &pending)), now);
+        let reread = match &waiting {
+            // Its head says the rest.
+            Some(_) => self.gap.reread(reason),
+            None => Reread::Now,
+        };
+        self.tell(
+            self.session
+                .resync((reason, epoch), (self.agent, &pending), reread),
+            now,
+        );
         for told in again {
             let request = asks::request_of(&told);
             self.tell(vec![told], now);

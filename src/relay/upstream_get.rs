@@ -15,6 +15,7 @@ use crate::pure::stream::admission::{Next, Refusal};
 use crate::pure::stream::trail::Known;
 use crate::relay::birth::REOPEN_CAP;
 use crate::relay::doubt;
+use crate::relay::gap::Gap;
 use crate::relay::source::Source;
 use crate::relay::stream_task::StreamTask;
 use crate::relay::turn::told_after;
@@ -36,7 +37,7 @@ impl<W: World> StreamTask<W> {
             self.backoff.succeed();
         }
         self.remember_had();
-        self.gap = Some(reason);
+        self.gap = Gap::Certain(reason);
         self.reopen_later(now);
     }
 
