@@ -45,9 +45,7 @@ impl<W: World> StreamTask<W> {
             },
             StreamName::Get => {
                 self.gap = Gap::Certain(Reason::BackendLost);
-                self.source = Source::Waiting {
-                    until: Millis(u64::MAX),
-                };
+                self.source = Source::waiting(Millis(u64::MAX));
             }
         }
     }

@@ -37,15 +37,6 @@ impl Gap {
             Self::Certain(reason) => Some(reason),
         }
     }
-
-    /// When a client that is answered now, with a reset for this reason, is told to read again: if the gap is all that it
-    /// is told of, once that has an end.
-    pub(crate) fn reread(self, told: Reason) -> Reread {
-        match self {
-            Self::Certain(reason) if reason == told => Reread::Later,
-            Self::None | Self::Perhaps | Self::Certain(_) => Reread::Now,
-        }
-    }
 }
 
 impl<W: World> StreamTask<W> {
@@ -63,6 +54,15 @@ impl<W: World> StreamTask<W> {
                 | Source::Over,
                 _,
             ) => Gap::None,
+        }
+    }
+
+    /// When whoever listens is told to read again, at a reset for this reason: one whose answer says no more than that there
+    /// is a gap, once that has an end.
+    pub(crate) fn reread(&self, told: Reason, answered: Option<&(Presented, Waiting)>) -> Reread {
+        match (self.gap, answered) {
+            (Gap::Certain(reason), Some(_)) if reason == told => Reread::Later,
+            (Gap::None | Gap::Perhaps | Gap::Certain(_), _) => Reread::Now,
         }
     }
 

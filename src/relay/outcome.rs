@@ -52,6 +52,7 @@ impl<W: World> StreamTask<W> {
         let wait = self.backoff.next_wait(self.relay.chance());
         self.source = Source::Waiting {
             until: Millis(now.0 + wait.as_millis() as u64),
+            back: Some(Box::pin(self.session.replica().when_back())),
         };
     }
 

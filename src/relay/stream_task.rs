@@ -252,7 +252,14 @@ impl<W: World> StreamTask<W> {
                     Progress::Made
                 }
             },
-            Source::Waiting { .. } | Source::Polled { .. } | Source::Over => Progress::None,
+            Source::Waiting { back: Some(back), .. } => match back.as_mut().poll(cx) {
+                Poll::Pending => Progress::None,
+                Poll::Ready(()) => {
+                    self.replica_is_back(now);
+                    Progress::Made
+                }
+            },
+            Source::Waiting { back: None, .. } | Source::Polled { .. } | Source::Over => Progress::None,
         }
     }
 

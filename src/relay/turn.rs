@@ -19,7 +19,6 @@ use crate::pure::rpc::RequestId;
 use crate::pure::sse::{Block, Decoder};
 use crate::pure::stream::Agent;
 use crate::pure::stream::attach::Presented;
-use crate::pure::stream::reset::Reread;
 use crate::relay::asks;
 use crate::relay::headers::Verdict;
 use crate::relay::mailbox::Reply;
@@ -159,16 +158,11 @@ impl<W: World> StreamTask<W> {
         }
         let asked_again: Vec<RequestId> = again.iter().filter_map(asks::request_of).collect();
         let pending = self.answer_for_client(&asked_again);
-        let reread = match &waiting {
-            // Its head says the rest.
-            Some(_) => self.gap.reread(reason),
-            None => Reread::Now,
-        };
-        self.tell(
-            self.session
-                .resync((reason, epoch), (self.agent, &pending), reread),
-            now,
-        );
+        let reread = self.reread(reason, waiting.as_ref());
+        let words = self
+            .session
+            .resync((reason, epoch), (self.agent, &pending), reread);
+        self.tell(words, now);
         for told in again {
             let request = asks::request_of(&told);
             self.tell(vec![told], now);

@@ -4,7 +4,7 @@
 //! Absent on purpose: the first GET (`standalone.rs`), and what the client is told (`turn.rs`).
 //! Next: `pure/stream/admission.rs`, which decides.
 
-use tracing::info;
+use tracing::{debug, info};
 
 use crate::pure::epoch::{Reason, Seq};
 use crate::pure::event_id::StreamName;
@@ -38,6 +38,13 @@ impl<W: World> StreamTask<W> {
         }
         self.remember_had();
         self.gap = Gap::Certain(reason);
+        self.reopen_later(now);
+    }
+
+    /// The replica answers again, after it could not be reached: the upstream GET does not wait until its turn.
+    pub(crate) fn replica_is_back(&mut self, now: Millis) {
+        debug!(session = %self.session.label(), "replica is back; the standalone stream is opened again soon");
+        self.backoff.succeed();
         self.reopen_later(now);
     }
 

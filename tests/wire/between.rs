@@ -7,6 +7,7 @@ use crate::backend::{Backend, Exchange};
 use crate::client::Client;
 use crate::proxy::Proxy;
 use crate::session::{Session, epoch, epoch_of, json, message, note, primed, resync, verdict};
+use crate::status::{OPERATOR, metric};
 
 /// A session whose client has had one event and left; the newest that it had, and the backend's side.
 fn left_behind(proxy: &Proxy, backend: &Backend) -> (Session, String, Exchange) {
@@ -134,4 +135,39 @@ fn a_listener_that_comes_back_while_its_session_is_begun_anew() {
     assert!(asked.body.contains("\"initialize\""), "{}", asked.body);
     let mut client = session.resume(&cursor);
     told_at_once(&mut client, "backend_lost");
+}
+
+/// A backend that was away and answers anything is asked for the stream at once, however long the pauses have become.
+#[test]
+fn a_backend_that_is_back_is_asked_soon() {
+    let mut backend = Backend::start();
+    let url = backend.url();
+    let settings = [
+        "upstream.health.probe=off",
+        "upstream.exchange.replica_retry_max=1m",
+        OPERATOR,
+    ];
+    let proxy = Proxy::start(&[&url], &settings);
+    let operator = proxy.operator();
+    let session = Session::open(&proxy, &backend);
+    let (mut client, mut standing) = session.listening(&backend);
+    let not_sent = || {
+        let name = r#"throughline_upstream_exchanges_total{upstream="mcp",outcome="not_sent"}"#;
+        let count = metric(operator, name).expect("a count");
+        count.parse::<u64>().expect("a number")
+    };
+    // In a round in which it happens to be asked just when it is back, nobody has to say so.
+    for _ in 0..2 {
+        let address = backend.address;
+        backend.close();
+        let before = not_sent();
+        standing.cut();
+        while not_sent() < before + 6 {}
+        backend = Backend::start_at(address);
+        Session::open(&proxy, &backend).is_alive(&backend);
+        standing = backend.next_of("GET").stream();
+        resync(&mut client, "upstream_gap");
+    }
+    session.is_alive(&backend);
+    proxy.logged("replica is back; the standalone stream is opened again soon");
 }
