@@ -81,6 +81,8 @@ async fn serve(config: Config, flags: Flags) -> Exit {
 }
 
 fn complain(what: &dyn std::fmt::Display, exit: Exit) -> Exit {
+    // What was logged comes first.
+    drop(LastLines);
     // Nothing can be done for a closed standard error.
     let _ = writeln!(std::io::stderr(), "throughline: {what}");
     exit
