@@ -203,7 +203,6 @@ impl Weather {
             settings: settings(chance, storing)
                 .into_iter()
                 .chain(papers.setting())
-                .chain((proxies > 1).then(|| "server.peers=possible".to_owned()))
                 .collect(),
             backend: BackendWays {
                 json,
