@@ -13,6 +13,7 @@ use throughline::cli::{self, Command, Exit};
 use throughline::config::resolved::Config;
 use throughline::config::{self, Flags};
 use throughline::telemetry;
+use throughline::telemetry::lines::LastLines;
 
 /// A call allocates some twenty small things and frees them at once, across threads: glibc spends three times as much
 /// on that, and gives less back after a storm.
@@ -32,7 +33,10 @@ thread_local! {
 
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os()) {
-        Ok(Command::Run(flags)) => run(&flags),
+        Ok(Command::Run(flags)) => {
+            let _last = LastLines;
+            run(&flags)
+        }
         Ok(Command::Check(file, set)) => cli::check(&file, &set),
         Ok(Command::Decode(decode)) => cli::decode(&decode),
         Ok(Command::Conformance(ask)) => cli::conformance(&ask),
@@ -111,6 +115,8 @@ async fn serve(config: Config, flags: Flags) -> Exit {
 }
 
 fn complain(what: &dyn std::fmt::Display, exit: Exit) -> Exit {
+    // What was logged comes first.
+    drop(LastLines);
     // Nothing can be done for a closed standard error.
     let _ = writeln!(std::io::stderr(), "throughline: {what}");
     exit

@@ -2,7 +2,7 @@
 //! Law: above this file nothing names a socket, so that a simulated network can stand in for it.
 //! Absent on purpose: TLS (`net/tls.rs` puts it over any `Io`) and HTTP.
 //! Why a trait: it has two implementors, the real one (`net/tcp.rs`) and the simulation's.
-//! Next: `net/tcp.rs`.
+//! Next: `net/lack.rs`, `net/tcp.rs`.
 
 use std::future::Future;
 use std::io;
@@ -10,8 +10,10 @@ use std::net::SocketAddr;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
+mod lack;
 mod outq;
 pub use crate::pure::stream::Unacked;
+pub use lack::Lack;
 
 pub mod tcp;
 #[cfg(test)]
@@ -65,7 +67,8 @@ pub trait Net: Send + Sync + 'static {
     /// A listening socket.
     type Listener: Send + Sync + 'static;
 
-    /// Opens a connection. The caller bounds its time.
+    /// Opens a connection. The caller bounds its time. An error that has the system's number of a [`Lack`] says that this
+    /// machine could not, and nothing of the other one.
     fn dial(&self, to: &Authority) -> impl Future<Output = io::Result<Self::Io>> + Send;
 
     /// Binds a listening socket.

@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::Duration;
 
 use throughline::cli::Exit;
 use throughline::pure::epoch::{Epoch, Seq};
@@ -480,12 +481,17 @@ impl Running {
         self.said(message, "address")
     }
 
-    /// This field of the next line with this message; every line until then is a JSON object.
+    /// This field of the next line with this message.
     fn said(&mut self, message: &str, field: &str) -> String {
+        self.line(message)[field].as_str().unwrap().to_owned()
+    }
+
+    /// The next line with this message; every line until then is a JSON object.
+    fn line(&mut self, message: &str) -> serde_json::Value {
         for line in self.lines.by_ref() {
             let line: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
             if line["message"] == message {
-                return line[field].as_str().unwrap().to_owned();
+                return line;
             }
         }
         panic!("it ended without saying `{message}`");
@@ -517,8 +523,18 @@ impl Drop for Running {
     }
 }
 
+/// The same, of somebody who does not wait for ever.
+fn get_in_time(address: &str, path: &str) -> String {
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    get_by(socket, address, path)
+}
+
 fn get(address: &str, path: &str) -> String {
-    let mut socket = TcpStream::connect(address).unwrap();
+    get_by(TcpStream::connect(address).unwrap(), address, path)
+}
+
+fn get_by(mut socket: TcpStream, address: &str, path: &str) -> String {
     write!(
         socket,
         "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
@@ -626,6 +642,89 @@ fn a_log_that_nobody_takes_stops_nothing() {
     let told = Command::new("kill").arg(process.id().to_string()).status();
     assert!(told.unwrap().success());
     assert_eq!(process.wait().unwrap().code(), Some(0));
+}
+
+/// Whoever reads the log stops reading: clients are answered all the same, what was lost is counted, and said when it can
+/// be; and the process ends in time.
+#[cfg(unix)]
+#[test]
+fn a_log_that_nobody_reads_holds_nobody_up() {
+    for then in [Then::Reads, Then::NeverReads] {
+        let mut running = Running::start(&[
+            "run",
+            "--upstream",
+            "http://127.0.0.1:9/mcp",
+            "--listen",
+            "127.0.0.1:0",
+            "--admin",
+            "127.0.0.1:0",
+            "--set",
+            "log.filter=trace",
+        ]);
+        let clients = running.address("listening");
+        let admin = running.address("listening for the operator");
+        let lost = || {
+            let metrics = get_in_time(&admin, "/metrics");
+            let line = metrics
+                .lines()
+                .find_map(|line| line.strip_prefix("throughline_log_lines_lost_total "));
+            line.unwrap().parse::<u64>().unwrap()
+        };
+        assert_eq!(lost(), 0);
+        // The pipe fills, then the room for lines that wait.
+        let mut socket = TcpStream::connect(&clients).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let asked = format!("GET /elsewhere HTTP/1.1\r\nHost: {clients}\r\n\r\n");
+        while lost() == 0 {
+            for _ in 0..50 {
+                socket.write_all(asked.repeat(20).as_bytes()).unwrap();
+                for _ in 0..20 {
+                    read_404(&mut socket);
+                }
+            }
+        }
+        drop(socket);
+        match then {
+            Then::Reads => {
+                let line =
+                    running.line("log lines were lost: they could not be written fast enough, or not at all");
+                assert!(line["lines"].as_u64().unwrap() > 0, "{line}");
+                running.signal("TERM");
+                assert_eq!(running.end(), Some(0));
+            }
+            Then::NeverReads => {
+                running.signal("TERM");
+                assert_eq!(running.process.wait().unwrap().code(), Some(0));
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+fn read_404(socket: &mut TcpStream) {
+    let mut answer = Vec::new();
+    let mut byte = [0];
+    while !answer.ends_with(b"\r\n\r\n") {
+        socket.read_exact(&mut byte).unwrap();
+        answer.push(byte[0]);
+    }
+    let head = String::from_utf8(answer).unwrap();
+    assert!(head.starts_with("HTTP/1.1 404 "), "{head}");
+    let length = head.lines().find_map(|line| {
+        line.to_ascii_lowercase()
+            .strip_prefix("content-length: ")?
+            .parse()
+            .ok()
+    });
+    let mut body = vec![0; length.unwrap_or(0)];
+    socket.read_exact(&mut body).unwrap();
+}
+
+#[cfg(unix)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Then {
+    Reads,
+    NeverReads,
 }
 
 #[test]

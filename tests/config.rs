@@ -327,6 +327,18 @@ fn the_client_side() {
                 "[server]\nworkers = \"4\"",
                 Err(["is text, not a number", "without quotes"]),
             ),
+            (
+                "[server]\npeers = \"some\"",
+                Err([
+                    "server.peers: `some` is none of its words",
+                    "one of none, possible",
+                ]),
+            ),
+            (
+                "[server]\npeers = \"possible\"",
+                Ok(Some(["without a secret no other proxy", "the same secret"])),
+            ),
+            ("[server]\npeers = \"none\"", Ok(None)),
             ("[server]\nworkers = 1_0", Ok(None)),
             (
                 "[server]\nhead_bytes_max = \"1KiB\"",

@@ -59,7 +59,9 @@ const FIXED: std::ops::Range<u64> = 0..60;
 /// answered, of which the window held the end. One whose errors, told by a proxy that did not know it, were positions of
 /// the log of the one that did. Calls over HTTP+SSE whose POST was refused behind the end of their session, which had told
 /// their outcome. And a call whose error no log would keep.
-const FOUND: [u64; 7] = [674, 9_000_729, 9_001_354, 1_001_241, 1_008_387, 2_000_274, 5_000_195];
+const FOUND: [u64; 7] = [
+    674, 9_000_729, 9_001_354, 1_001_241, 1_008_387, 2_000_274, 5_000_195,
+];
 
 /// Fresh seeds beside them.
 const FRESH: u64 = 20;

@@ -26,6 +26,8 @@ mod asks;
 mod aware;
 #[path = "wire/batches.rs"]
 mod batches;
+#[path = "wire/between.rs"]
+mod between;
 #[path = "wire/browsers.rs"]
 mod browsers;
 #[path = "wire/by_hand.rs"]
@@ -50,6 +52,8 @@ mod gone;
 mod http_sse;
 #[path = "wire/ids.rs"]
 mod ids;
+#[path = "wire/lacks.rs"]
+mod lacks;
 #[path = "wire/lies.rs"]
 mod lies;
 #[path = "wire/listening.rs"]
@@ -58,6 +62,8 @@ mod listening;
 mod loss;
 #[path = "wire/overlap.rs"]
 mod overlap;
+#[path = "wire/peers.rs"]
+mod peers;
 #[path = "wire/polling.rs"]
 mod polling;
 #[path = "wire/reload.rs"]

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use super::Readiness;
 use crate::pure::rpc::quoted;
+use crate::telemetry::names::utc;
 
 /// The process.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,8 @@ pub struct Status {
     pub loaded: u64,
     /// Whether the process goes on.
     pub course: Course,
+    /// Whether other proxies may serve the same sessions.
+    pub peers: Peers,
     /// Connections of clients, parked streams included.
     pub connections: usize,
     /// Bytes that the logs hold for replay.
@@ -37,6 +40,38 @@ pub enum Course {
     Serving,
     /// It drains and ends.
     Draining,
+}
+
+/// Whether other proxies may serve the same sessions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Peers {
+    /// None does, as far as anybody knows.
+    #[default]
+    None,
+    /// Some may: the configuration says so.
+    Possible,
+    /// One does, or did, though the configuration says that there is none.
+    Seen {
+        /// When that was seen first, in seconds since 1970.
+        since: u64,
+    },
+}
+
+impl Peers {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Possible => "possible",
+            Self::Seen { .. } => "seen",
+        }
+    }
+
+    const fn since(self) -> Option<u64> {
+        match self {
+            Self::Seen { since } => Some(since),
+            Self::None | Self::Possible => None,
+        }
+    }
 }
 
 /// One upstream.
@@ -174,13 +209,19 @@ impl Status {
     pub fn text(&self) -> String {
         let mut out = String::new();
         let config = self.config.as_deref().unwrap_or("(flags)");
+        let since = self
+            .peers
+            .since()
+            .map(|since| format!(" since {}: set server.peers to \"possible\"", utc(since)));
         // Writing to a string can't fail.
         let _ = writeln!(
             out,
-            "throughline {}  {}\nconfig      {config}, read {}\nconnections {}\nmemory      {} of {} bytes held for replay",
+            "throughline {}  {}\nconfig      {config}, read {}\npeers       {}{}\nconnections {}\nmemory      {} of {} bytes held for replay",
             self.version,
             self.readiness().as_str(),
-            crate::telemetry::names::utc(self.loaded),
+            utc(self.loaded),
+            self.peers.as_str(),
+            since.unwrap_or_default(),
             self.connections,
             self.held,
             self.budget
@@ -225,12 +266,15 @@ impl Status {
     /// For programs.
     pub fn json(&self) -> String {
         let upstreams: Vec<String> = self.upstreams.iter().map(UpstreamStatus::json).collect();
+        let since = self.peers.since().map(utc);
         format!(
-            r#"{{"version":{},"readiness":{},"config":{},"loaded":{},"connections":{},"memory":{{"held":{},"budget":{}}},"upstreams":[{}]}}"#,
+            r#"{{"version":{},"readiness":{},"config":{},"loaded":{},"peers":{},"peers_since":{},"connections":{},"memory":{{"held":{},"budget":{}}},"upstreams":[{}]}}"#,
             quoted(self.version),
             quoted(self.readiness().as_str()),
             or_null(self.config.as_deref()),
-            quoted(&crate::telemetry::names::utc(self.loaded)),
+            quoted(&utc(self.loaded)),
+            quoted(self.peers.as_str()),
+            or_null(since.as_deref()),
             self.connections,
             self.held,
             self.budget,
@@ -346,6 +390,7 @@ mod tests {
             status.text(),
             "throughline 1.2.3  ready\n\
              config      (flags), read 2025-12-01T00:00:00Z\n\
+             peers       none\n\
              connections 0\n\
              memory      0 of 1024 bytes held for replay\n\
              \n\
@@ -358,6 +403,8 @@ mod tests {
         assert_eq!(json["loaded"], "2025-12-01T00:00:00Z");
         assert_eq!(json["config"], serde_json::Value::Null);
         assert_eq!(json["memory"]["budget"], 1_024);
+        assert_eq!(json["peers"], "none");
+        assert_eq!(json["peers_since"], serde_json::Value::Null);
         let replica = &json["upstreams"][0]["replicas"][1];
         assert_eq!(replica["state"], "draining");
         assert_eq!(replica["for_ms"], 1_500);
@@ -366,6 +413,21 @@ mod tests {
         assert_eq!(
             json["upstreams"][0]["replicas"][0]["last_error"],
             serde_json::Value::Null
+        );
+    }
+
+    #[test]
+    fn peers_that_were_seen_are_shown_with_what_to_do() {
+        let status = Status {
+            peers: Peers::Seen { since: 1_764_547_200 },
+            ..Status::of(&[])
+        };
+        let said = "\npeers       seen since 2025-12-01T00:00:00Z: set server.peers to \"possible\"\n";
+        assert!(status.text().contains(said), "{}", status.text());
+        let json: serde_json::Value = serde_json::from_str(&status.json()).unwrap();
+        assert_eq!(
+            (&json["peers"], &json["peers_since"]),
+            (&"seen".into(), &"2025-12-01T00:00:00Z".into())
         );
     }
 }

@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::{HeaderMap, Uri, Version};
 
-use crate::admin::status::{Course, Mishap, ReplicaStatus, State, Status, UpstreamStatus};
+use crate::admin::status::{Course, Mishap, Peers, ReplicaStatus, State, Status, UpstreamStatus};
 use crate::admin::{Admin, Desk, Obeyed, Order};
 use crate::app::Here;
 use crate::app::reload_task::InForce;
 use crate::downstream;
 use crate::pure::log::Millis;
 use crate::relay::Relay;
+use crate::relay::peers::Company;
 use crate::relay::pool::Pool;
 use crate::relay::replica_drain::Ordered;
 use crate::relay::world::World;
@@ -63,6 +64,11 @@ impl Known {
             config: config.source.as_ref().map(|path| path.display().to_string()),
             loaded: self.in_force.loaded(),
             course,
+            peers: match self.relay.company() {
+                Company::None => Peers::None,
+                Company::Said => Peers::Possible,
+                Company::Seen { since } => Peers::Seen { since },
+            },
             connections: usize::try_from(self.instruments.connections_live.get()).unwrap_or(0),
             held: self.world.store().held(),
             budget: config.replay_bytes_max,

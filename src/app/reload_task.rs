@@ -199,6 +199,7 @@ impl Reload {
             self.relay.set_keys(keys);
         }
         self.world.store().ledger().set_budget(new.replay_bytes_max);
+        self.relay.say_peers(new.server.peers);
         for (number, (pool, prepared)) in self.relay.pools().iter().zip(prepared).enumerate() {
             let changed = self.relay.put_in_force(pool, prepared);
             self.probers.follow((number, pool), &changed, &*self.world);

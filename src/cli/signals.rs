@@ -7,6 +7,7 @@
 use std::io;
 
 use super::Exit;
+use crate::telemetry::lines::LastLines;
 
 /// The signals that end a process, in the order in which they come.
 pub struct Stop(Signals);
@@ -32,6 +33,7 @@ impl Stop {
         tokio::spawn(async move {
             self.0.next().await;
             tracing::warn!("a third signal ended the process");
+            drop(LastLines);
             std::process::exit(Exit::DrainRanOut.code().into());
         });
     }

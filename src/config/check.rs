@@ -11,8 +11,8 @@ use super::fields::Fields;
 use super::files::Around;
 use super::report::Origin;
 use super::resolved::{
-    Config, EventStore, Exchange, Health, Listener, Metadata, Probe, Reattach, Replica, RequestIds, Scheme,
-    Server, Session, Stream, Upstream, UpstreamTls,
+    Config, EventStore, Exchange, Health, Listener, Metadata, Peers, Probe, Reattach, Replica, RequestIds,
+    Scheme, Server, Session, Stream, Upstream, UpstreamTls,
 };
 use super::secret;
 use super::server::{self, ServerSide};
@@ -44,6 +44,15 @@ pub(super) fn config(root: &mut Fields<'_, '_>, around: &Around<'_>) -> Option<C
             what,
             "set THROUGHLINE_SECRET or [secret] file (openssl rand -base64 32)",
         );
+        if server.peers == Peers::Possible {
+            let what = "is \"possible\", but without a secret no other proxy can serve this one's sessions";
+            root.warning(
+                &Origin::Whole,
+                "server.peers",
+                what,
+                "give each proxy the same secret",
+            );
+        }
     }
     let replay_bytes_max = root.inner("memory", server::memory);
     let log = root.inner("log", server::log);

@@ -77,6 +77,17 @@ pub struct Server {
     pub connections_max: usize,
     /// How long running POSTs may go on after SIGTERM.
     pub drain_max: Duration,
+    /// Whether other proxies may serve the sessions of this one.
+    pub peers: Peers,
+}
+
+/// Whether other proxies with the same secret may serve the sessions of this one (`server.peers`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Peers {
+    /// None does: what this one has not written was not written.
+    None,
+    /// Some may: what this one has not written, another one may have.
+    Possible,
 }
 
 /// A pool of replicas of one unmodified MCP server, and the path that it is served at.

@@ -10,7 +10,7 @@ use super::files::Around;
 use super::pem;
 use super::raw::{Node, Raw};
 use super::report::Origin;
-use super::resolved::{Listener, Log, LogFormat, Server, TlsFiles};
+use super::resolved::{Listener, Log, LogFormat, Peers, Server, TlsFiles};
 
 /// Where clients connect if nothing is said: this machine only.
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
@@ -20,6 +20,9 @@ const ADMIN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST
 const ANY: &str = "*";
 /// The filter of log lines if nothing is said.
 const FILTER_DEFAULT: &str = "info";
+
+/// The words for whether other proxies serve the same sessions.
+const PEERS: [(&str, Peers); 2] = [("none", Peers::None), ("possible", Peers::Possible)];
 
 /// The `server` table, with the places that cross checks point at.
 pub(super) struct ServerSide {
@@ -45,6 +48,7 @@ pub(super) fn server(fields: &mut Fields<'_, '_>, around: &Around<'_>) -> Server
         idle_timeout: fields.time("idle_timeout", bounds::SERVER_IDLE),
         connections_max: fields.count("connections_max", bounds::CONNECTIONS),
         drain_max: fields.time("drain_max", bounds::DRAIN),
+        peers: fields.word("peers", &PEERS).unwrap_or(Peers::None),
     };
     ServerSide { listeners, server }
 }

@@ -15,7 +15,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, lookup_host};
 
-use crate::net::{Authority, Io, Net, Unacked, outq};
+use crate::net::{Authority, Io, Lack, Net, Unacked, outq};
 
 /// Connections that may wait to be accepted. A reconnecting herd of clients arrives at once; the kernel caps it.
 const BACKLOG: i32 = 4_096;
@@ -146,30 +146,58 @@ impl AsyncWrite for TcpIo {
     }
 }
 
+async fn connect(at: SocketAddr) -> io::Result<TcpIo> {
+    match TcpStream::connect(at).await {
+        Ok(stream) => Ok(TcpIo::dialled(stream, at)),
+        Err(error) if Lack::of(&error) == Some(Lack::Ports) && !has_a_way(at) => {
+            // It loses its number: no port of ours is missing.
+            Err(io::Error::new(
+                error.kind(),
+                "this machine has no address from which it can be reached",
+            ))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether this machine has an address to speak from to that one: a datagram's socket wants no port of TCP's.
+fn has_a_way(at: SocketAddr) -> bool {
+    let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP));
+    match socket.and_then(|socket| socket.connect(&at.into())) {
+        Ok(()) => true,
+        Err(error) => error.kind() != io::ErrorKind::AddrNotAvailable,
+    }
+}
+
+/// A resolver that can't open its own files and sockets says only that there is no such name.
+fn why_not_resolved(error: io::Error) -> io::Error {
+    match Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)) {
+        Ok(_) => error,
+        Err(own) => own,
+    }
+}
+
 impl Net for Tcp {
     type Io = TcpIo;
     type Listener = TcpListener;
 
     /// Resolves a name (an address literal is taken as it is) and tries its addresses in the resolver's order;
-    /// the error is that of the last one.
+    /// the error is that of the last one, but that of an address that this machine could not try stands: the replica may
+    /// be there.
     async fn dial(&self, to: &Authority) -> io::Result<TcpIo> {
         if let Ok(literal) = to.host.parse::<IpAddr>() {
-            let at = SocketAddr::new(literal, to.port);
-            return TcpStream::connect(at)
-                .await
-                .map(|stream| TcpIo::dialled(stream, at));
+            return connect(SocketAddr::new(literal, to.port)).await;
         }
-        let mut outcome = Err(io::Error::new(
-            io::ErrorKind::NotFound,
-            "the name resolves to no address",
-        ));
-        for at in lookup_host((&*to.host, to.port)).await? {
-            match TcpStream::connect(at).await {
-                Ok(stream) => return Ok(TcpIo::dialled(stream, at)),
-                Err(error) => outcome = Err(error),
+        let found = lookup_host((&*to.host, to.port)).await;
+        let mut outcome = io::Error::new(io::ErrorKind::NotFound, "the name resolves to no address");
+        for at in found.map_err(why_not_resolved)? {
+            match connect(at).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) if Lack::of(&outcome).is_none() => outcome = error,
+                Err(_) => {}
             }
         }
-        outcome
+        Err(outcome)
     }
 
     fn listen(&self, at: SocketAddr) -> io::Result<TcpListener> {
@@ -298,5 +326,22 @@ mod tests {
             net.dial(&to).await.unwrap_err().kind(),
             io::ErrorKind::ConnectionRefused
         );
+    }
+
+    #[tokio::test]
+    async fn an_address_without_a_way_is_no_lack_of_ports() {
+        let local: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        assert!(has_a_way(local));
+        let nowhere = Authority {
+            host: "no-such-name.invalid".into(),
+            port: 9,
+        };
+        assert_eq!(Lack::of(&Tcp::new().dial(&nowhere).await.unwrap_err()), None);
+        // Where IPv6 is off, its loopback has no way; where it is on, nobody listens there.
+        let six = Authority {
+            host: "::1".into(),
+            port: 9,
+        };
+        assert_eq!(Lack::of(&Tcp::new().dial(&six).await.unwrap_err()), None);
     }
 }

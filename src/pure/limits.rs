@@ -195,3 +195,10 @@ pub const TASK_HOMES_MAX: usize = 16_384;
 
 /// How long it is remembered, in milliseconds: as long as a session may last by default.
 pub const TASK_HOME_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
+
+/// Log lines that wait to be written, in bytes: some four thousand of them, the noise of a second in which every client
+/// comes back. Beyond it they are lost, and counted.
+pub const LOG_LINES_BYTES_MAX: usize = 1_024 * 1_024;
+
+/// Room that is kept for them while little is logged, in bytes.
+pub const LOG_LINES_BYTES_KEPT: usize = 16 * 1_024;

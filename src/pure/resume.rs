@@ -185,6 +185,19 @@ pub enum Standalone {
         /// What is held for the first connection.
         span: Span,
     },
+    /// No connection was given an event of this stream here, but another proxy may have given one.
+    PerhapsWrittenElsewhere {
+        /// What is held here.
+        span: Span,
+    },
+    /// The session began here, no connection was ever given an event of this stream, and what the backend said of it was
+    /// lost since.
+    NeverWrittenAndLost {
+        /// What is held for the first connection.
+        span: Span,
+        /// Why it was lost.
+        reason: Reason,
+    },
     /// Events were given to a connection.
     Written {
         /// The newest event that a connection is known to have received.
@@ -235,6 +248,15 @@ pub fn without_cursor(standalone: Standalone) -> WithoutCursor {
             },
             Err(Refused::Future { .. } | Refused::EpochMismatch { .. }) => WithoutCursor::Live,
         },
+        // Of what is held here nobody had anything yet.
+        Standalone::PerhapsWrittenElsewhere { span } => WithoutCursor::Reset {
+            reason: Reason::CursorUnknown,
+            again: again(Seq::START, span),
+        },
+        Standalone::NeverWrittenAndLost { span, reason } => WithoutCursor::Reset {
+            reason,
+            again: again(Seq::START, span),
+        },
         Standalone::Written { acked, span } => WithoutCursor::Reset {
             reason: Reason::CursorUnknown,
             again: again(acked, span),
@@ -246,7 +268,8 @@ pub fn without_cursor(standalone: Standalone) -> WithoutCursor {
     }
 }
 
-fn again(acked: Seq, span: Span) -> Again {
+/// What of a span is shown again to a client that had everything up to `acked`.
+pub fn again(acked: Seq, span: Span) -> Again {
     let after = acked.max(Seq::new(span.first.get().saturating_sub(1)));
     if after < span.last {
         Again::Events {
@@ -448,6 +471,7 @@ mod tests {
             upto: Seq::new(upto),
         };
         let never = |span| Standalone::NeverWritten { span };
+        let elsewhere = |span| Standalone::PerhapsWrittenElsewhere { span };
         let written = |acked, span| Standalone::Written {
             acked: Seq::new(acked),
             span,
@@ -462,6 +486,25 @@ mod tests {
             (
                 never(span(8, 7, TakenBy::Budget)),
                 reset(Reason::Evicted, Again::Nothing),
+            ),
+            (
+                elsewhere(span(1, 0, TakenBy::Nothing)),
+                reset(Reason::CursorUnknown, Again::Nothing),
+            ),
+            (
+                elsewhere(span(1, 7, TakenBy::Nothing)),
+                reset(Reason::CursorUnknown, events(0, 7)),
+            ),
+            (
+                elsewhere(span(4, 7, TakenBy::Window)),
+                reset(Reason::CursorUnknown, events(3, 7)),
+            ),
+            (
+                Standalone::NeverWrittenAndLost {
+                    span: span(1, 7, TakenBy::Nothing),
+                    reason: Reason::BackendLost,
+                },
+                reset(Reason::BackendLost, events(0, 7)),
             ),
             (
                 written(3, span(1, 7, TakenBy::Nothing)),

@@ -265,6 +265,34 @@ pub struct Sealed {
     pub backend_id: Option<BackendId>,
 }
 
+/// Who sealed a token, as the proxy sees it that opens it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Issuer {
+    /// That very proxy.
+    Ourselves,
+    /// Another one, before that proxy began: it may have taken the place of the other.
+    Predecessor,
+    /// Another one that ran beside it.
+    Peer,
+}
+
+impl Sealed {
+    /// Who sealed it, to the proxy of this `instance` that `began` then, in seconds since 1970.
+    ///
+    /// A token issued later than that can only come from a proxy that ran beside it. In the very second it may have come
+    /// from one that ended then. Where clocks differ: one that is behind hides its proxy, one that is ahead makes a peer
+    /// of a predecessor, which costs a reset and no truth.
+    pub const fn issuer(&self, instance: u32, began: u32) -> Issuer {
+        if self.instance == instance {
+            Issuer::Ourselves
+        } else if self.issued > began {
+            Issuer::Peer
+        } else {
+            Issuer::Predecessor
+        }
+    }
+}
+
 /// The token would have this many characters, more than [`SESSION_TOKEN_BYTES_MAX`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooLong(pub usize);

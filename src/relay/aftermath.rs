@@ -6,6 +6,7 @@
 use crate::pure::epoch::Reason;
 use crate::pure::event_id::StreamName;
 use crate::pure::log::Millis;
+use crate::relay::gap::Gap;
 use crate::relay::session::Session;
 use crate::relay::source::Source;
 use crate::relay::stream_task::StreamTask;
@@ -43,10 +44,8 @@ impl<W: World> StreamTask<W> {
                 }
             },
             StreamName::Get => {
-                self.gap = Some(Reason::BackendLost);
-                self.source = Source::Waiting {
-                    until: Millis(u64::MAX),
-                };
+                self.gap = Gap::Certain(Reason::BackendLost);
+                self.source = Source::waiting(Millis(u64::MAX));
             }
         }
     }

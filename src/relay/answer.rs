@@ -176,7 +176,7 @@ pub enum NoAnswer {
 pub enum NotExecuted {
     /// Its replica can't be reached.
     Unavailable,
-    /// A bound on exchanges or streams is reached.
+    /// A bound on exchanges or streams is reached, or this machine could open no connection.
     Overloaded,
 }
 

@@ -1,7 +1,7 @@
 //! What a client that (re)connects to a stream gets, and how its connection comes into the stream.
 //! Law: the newest connection wins; the old one gets no further frame. A cursor is honoured whole or refused aloud.
 //! Between the answer and the connection the position is held: what was promised can't be evicted meanwhile.
-//! Next: `pure/resume.rs`, `pure/stream/attach.rs`, `turn.rs`.
+//! Next: `pure/resume.rs`, `pure/stream/attach.rs`, `gap.rs`, `turn.rs`.
 
 use std::sync::Arc;
 
@@ -12,8 +12,7 @@ use crate::pure::epoch::{Reason, Seq};
 use crate::pure::event_id::StreamName;
 use crate::pure::log::{EndMark, Millis};
 use crate::pure::refusal::{self, Failure};
-use crate::pure::resume::{self, Again, Resume, WithoutCursor};
-use crate::pure::session::Written;
+use crate::pure::resume::{self, Again, Resume};
 use crate::pure::sse::encode;
 use crate::pure::stream::attach::{Boundary, Presented, Standing, succession};
 use crate::pure::stream::{Agent, Answers, Greeting, Succession};
@@ -178,9 +177,7 @@ impl<W: World> StreamTask<W> {
             // Whoever looks again finds how it ended.
             Asked::At(epoch, _) if epoch != self.epoch => waiting.answer(Reply::Closed),
             Asked::At(_, seq) => match self.decide(seq) {
-                Resume::UpToDate { at: from } | Resume::Replay { from, .. } => {
-                    self.promise_resumed(from, waiting)
-                }
+                Resume::UpToDate { at: from } | Resume::Replay { from, .. } => self.met(from, waiting),
                 Resume::Ended => waiting.answer(Reply::Ended),
                 Resume::Gap { reason, .. } | Resume::OtherEpoch { reason } => {
                     self.turn(reason, Again::Nothing, Some((Presented::Cursor, waiting)));
@@ -201,16 +198,7 @@ impl<W: World> StreamTask<W> {
             }
             Asked::Again => waiting.answer(Reply::Closed),
             Asked::Unusable(reason) => self.turn(reason, Again::Nothing, Some((Presented::Cursor, waiting))),
-            Asked::Nothing => match resume::without_cursor(self.standalone()) {
-                WithoutCursor::Live => {
-                    self.gap = self.gap_until_it_stands();
-                    let verdict = Verdict::Live { epoch: self.epoch };
-                    self.promise(Seq::START, Presented::Nothing, verdict, waiting);
-                }
-                WithoutCursor::Reset { reason, again } => {
-                    self.turn(reason, again, Some((Presented::Nothing, waiting)));
-                }
-            },
+            Asked::Nothing => self.begin_anew(waiting),
         }
     }
 
@@ -225,18 +213,6 @@ impl<W: World> StreamTask<W> {
             return Resume::FromTheFuture { last: self.kept };
         }
         resume::within(seq, self.log.span(), end)
-    }
-
-    fn standalone(&self) -> resume::Standalone {
-        let span = self.log.span();
-        match self.session.standalone_written() {
-            Written::Never => resume::Standalone::NeverWritten { span },
-            Written::Something => {
-                let acked = self.reader.as_ref().map_or(self.acked, Reader::acked);
-                resume::Standalone::Written { acked, span }
-            }
-            Written::Unknown => resume::Standalone::Revived,
-        }
     }
 
     pub(crate) fn promise_resumed(&mut self, from: Seq, waiting: Waiting) {

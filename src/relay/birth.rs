@@ -14,6 +14,7 @@ use crate::relay::Relay;
 use crate::relay::again::Acknowledged;
 use crate::relay::backend_side::BackendSide;
 use crate::relay::chronicle::Counted;
+use crate::relay::gap::Gap;
 use crate::relay::intake::Counts;
 use crate::relay::mailbox::Mailbox;
 use crate::relay::outcome::{FirstHead, Settled};
@@ -106,7 +107,7 @@ impl<W: World> StreamTask<W> {
             life,
             source,
             backoff: Backoff::new(REOPEN_BASE, REOPEN_CAP),
-            gap: None,
+            gap: Gap::None,
             backend,
             spill: Spill::default(),
             reader: None,

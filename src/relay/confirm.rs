@@ -221,9 +221,7 @@ impl<W: World> StreamTask<W> {
             Stage::Showing => self.ask_if_healthy(now),
             // The backend has a moment to notice that the last connection is gone.
             Stage::Proving | Stage::Silent => {
-                self.source = Source::Waiting {
-                    until: Millis(now.0.saturating_add(REATTACH_WAIT_MS)),
-                };
+                self.source = Source::waiting(Millis(now.0.saturating_add(REATTACH_WAIT_MS)));
             }
         }
     }

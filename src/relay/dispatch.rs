@@ -147,6 +147,7 @@ impl<W: World> Relay<W> {
         let Ok(facts) = session_token::open(&self.keys, &pool.config.name, token.as_bytes()) else {
             return Carried::Gone;
         };
+        self.look_for_peers(&pool.config.name, &facts);
         if facts.transport != transport || self.registry.has_ended(&facts.uid) {
             return Carried::Gone;
         }

@@ -91,12 +91,13 @@ async fn ask<W: World>(relay: &Arc<Relay<W>>, session: &Arc<Session<W>>, home: &
         let troubles = home.replica.troubles();
         match ping(session, home, patience / PING_SHARE).await {
             Ok(said) => return (understood(session, home, said).await, troubles),
-            Err(Unanswered::NotSent(NotExecuted::Unavailable)) => {
+            Err(Unanswered::NotSent(why)) => {
                 let again = backoff.next_wait(relay.chance());
                 if relay.now().0 + again.as_millis() as u64 >= until {
-                    let found = match session.opening {
-                        Some(_) => Found::Lost(LossCause::Unreachable),
-                        None => Found::Away,
+                    let found = match (why, &session.opening) {
+                        (NotExecuted::Unavailable, Some(_)) => Found::Lost(LossCause::Unreachable),
+                        // It was never asked: that is our doing, and costs nobody a session.
+                        (NotExecuted::Overloaded, _) | (NotExecuted::Unavailable, None) => Found::Away,
                     };
                     return (found, troubles);
                 }

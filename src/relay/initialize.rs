@@ -145,7 +145,7 @@ fn begin<W: World>(
     let facts = Sealed {
         uid: relay.fresh_uid(),
         issued: relay.issue_time(),
-        instance: relay.instance,
+        instance: relay.peers.instance(),
         flags: Flags::of_initialize(&answered.response),
         replica: seat.replica().key(),
         revision,

@@ -26,6 +26,7 @@ use crate::relay::canned_task::Bell;
 use crate::relay::held::Allowance;
 use crate::relay::idle::Idle;
 use crate::relay::mailbox::EndCause;
+use crate::relay::peers::Peers;
 use crate::relay::pool::{Pool, Request};
 use crate::relay::registry::Registry;
 use crate::relay::replica_drain::Drains;
@@ -59,6 +60,7 @@ mod doubt;
 mod events_task;
 mod exchange;
 mod farewell;
+mod gap;
 mod gate;
 mod get;
 mod headers;
@@ -76,6 +78,7 @@ mod missed;
 mod outcome;
 pub mod passing;
 mod patience;
+pub mod peers;
 pub mod pool;
 mod pool_health;
 mod post;
@@ -119,7 +122,7 @@ pub use dispatch::Door;
 pub struct Relay<W: World> {
     world: Arc<W>,
     keys: Live<KeyRing>,
-    instance: u32,
+    peers: Peers,
     pools: Live<Vec<Arc<Pool<W>>>>,
     registry: Registry<W>,
     sweep: Arc<Sweep>,
@@ -154,9 +157,10 @@ impl<W: World> Relay<W> {
         }
         let mut instance = [0; 4];
         world.fill_random(&mut instance);
+        let instance = u32::from_ne_bytes(instance);
         Ok(Arc::new(Self {
             keys: Live::new(Arc::new(keys)),
-            instance: u32::from_ne_bytes(instance),
+            peers: Peers::new(config.server.peers, instance, issue_time(&*world)),
             registry: Registry::new(UPSTREAMS_MAX),
             sweep: Arc::new(Sweep::new(world.now())),
             running: Running::default(),
@@ -265,7 +269,7 @@ impl<W: World> Relay<W> {
     }
 
     fn issue_time(&self) -> u32 {
-        u32::try_from(self.world.unix_seconds()).unwrap_or(u32::MAX)
+        issue_time(&*self.world)
     }
 
     /// A session's uid: a version 7 UUID, so that logs and stores sort by time.
@@ -288,4 +292,9 @@ impl<W: World> Relay<W> {
         let base = self.base_retry_ms(session).max(1);
         base + self.chance() % base
     }
+}
+
+/// Now, as a token says it: in seconds since 1970.
+fn issue_time<W: World>(world: &W) -> u32 {
+    u32::try_from(world.unix_seconds()).unwrap_or(u32::MAX)
 }

@@ -19,6 +19,7 @@ use crate::pure::stream::admission::Before;
 use crate::pure::stream::{AfterSource, SourceEnd, Withdrawn};
 use crate::relay::again::Acknowledged;
 use crate::relay::chronicle::Counted;
+use crate::relay::gap::Gap;
 use crate::relay::intake::Presence;
 use crate::relay::mailbox::{EndCause, Reply};
 use crate::relay::source::{Opened, Source};
@@ -51,6 +52,7 @@ impl<W: World> StreamTask<W> {
         let wait = self.backoff.next_wait(self.relay.chance());
         self.source = Source::Waiting {
             until: Millis(now.0 + wait.as_millis() as u64),
+            back: Some(Box::pin(self.session.replica().when_back())),
         };
     }
 
@@ -72,7 +74,7 @@ impl<W: World> StreamTask<W> {
                 self.get_let_in(now);
                 self.source = Source::Reading(body);
                 self.first_head = FirstHead::Had;
-                if let Some(reason) = self.gap {
+                if let Some(reason) = self.gap.reason() {
                     // Told only now: what a client reads again before the stream stands could change unseen.
                     self.turn(reason, Again::Nothing, None);
                 }
@@ -84,7 +86,8 @@ impl<W: World> StreamTask<W> {
             // Held on comments: a 405 on a reconnect costs some clients their session.
             Opened::NotOffered => {
                 self.source = Source::Over;
-                match (self.gap.take(), self.backend.admission.before()) {
+                let gap = std::mem::replace(&mut self.gap, Gap::None);
+                match (gap.reason(), self.backend.admission.before()) {
                     // There never was anything to miss.
                     (None, _) | (Some(Reason::UpstreamGap), Before::Never) => {}
                     (Some(reason), Before::Never | Before::Once) => {
@@ -109,13 +112,6 @@ impl<W: World> StreamTask<W> {
         }
         self.first_head = FirstHead::Had;
         self.answer_early(Millis(u64::MAX));
-    }
-
-    /// While a backend's standalone stream does not stand, what it sends goes nowhere: whoever was told where the stream
-    /// begins is told of that once it stands.
-    pub(crate) fn gap_until_it_stands(&self) -> Option<Reason> {
-        let stands = !matches!(self.source, Source::Opening(_) | Source::Waiting { .. });
-        (!stands).then(|| self.gap.unwrap_or(Reason::UpstreamGap))
     }
 
     /// Whether clients wait for the backend's first head, and nobody was answered before it.

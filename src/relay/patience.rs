@@ -36,7 +36,7 @@ impl<W: World> StreamTask<W> {
         }
         match &self.source {
             Source::Draining(_, until) if now >= *until => self.source = Source::Over,
-            Source::Waiting { until } if now >= *until => {
+            Source::Waiting { until, .. } if now >= *until => {
                 self.ask_if_healthy(now);
             }
             Source::Answering(_, until) if now >= *until => self.not_reattached(Reason::BackendLost, now),
@@ -68,7 +68,7 @@ impl<W: World> StreamTask<W> {
             due = due.min(reader.took_at.0.saturating_add(wait.0));
         }
         match &self.source {
-            Source::Draining(_, until) | Source::Waiting { until } | Source::Answering(_, until) => {
+            Source::Draining(_, until) | Source::Waiting { until, .. } | Source::Answering(_, until) => {
                 due = due.min(until.0);
             }
             Source::Reading(_) | Source::Opening(_) | Source::Polled { .. } | Source::Over => {}

@@ -158,7 +158,9 @@ impl Request {
 impl From<SendError> for Unanswered {
     fn from(error: SendError) -> Self {
         match error {
-            SendError::NotSent(Cause::Overloaded { .. }) => Self::NotSent(NotExecuted::Overloaded),
+            SendError::NotSent(Cause::Overloaded { .. } | Cause::Lacking(_)) => {
+                Self::NotSent(NotExecuted::Overloaded)
+            }
             SendError::NotSent(_) => Self::NotSent(NotExecuted::Unavailable),
             SendError::Unknown(Cause::HeadTimeout) => Self::TimedOut,
             SendError::Unknown(cause) => Self::Lost(cause),
@@ -336,7 +338,10 @@ impl<W: World> Pool<W> {
             let seat = replica.seat();
             match self.send_once(&replica, session, request, deadline).await {
                 Ok(answer) => return Ok((seat, answer)),
-                Err(error @ SendError::Unknown(_)) => return Err(error.into()),
+                // The next one would lack the same.
+                Err(error @ (SendError::Unknown(_) | SendError::NotSent(Cause::Lacking(_)))) => {
+                    return Err(error.into());
+                }
                 Err(error @ SendError::NotSent(_)) => {
                     warn!(upstream = %self.config.name, replica = %replica.authority(), %error, "replica passed over");
                     tried.push(replica.key());
@@ -357,6 +362,7 @@ fn exchanged<T>(answer: &Result<T, SendError>) -> Exchanged {
     match answer {
         Ok(_) => Exchanged::Answered,
         Err(SendError::NotSent(Cause::Overloaded { .. })) => Exchanged::Overloaded,
+        Err(SendError::NotSent(Cause::Lacking(_))) => Exchanged::Lacking,
         Err(SendError::NotSent(_)) => Exchanged::NotSent,
         Err(SendError::Unknown(cause)) => match cause {
             Cause::EarlyEof => Exchanged::EarlyEof,
@@ -367,6 +373,7 @@ fn exchanged<T>(answer: &Result<T, SendError>) -> Exchanged {
             | Cause::ConnectTimeout
             | Cause::Tls(_)
             | Cause::Broken(_)
+            | Cause::Lacking(_)
             | Cause::Overloaded { .. } => Exchanged::Broken,
         },
     }

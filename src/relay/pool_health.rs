@@ -16,7 +16,7 @@ use crate::routing::choose::Standing;
 use crate::routing::ejection::{Blow, Tolerance};
 use crate::telemetry::words::{EjectedFor, Word};
 use crate::upstream::prober_task::tell_proved;
-use crate::upstream::{Cause, SendError};
+use crate::upstream::{SendError, SpeaksOf};
 
 impl<W: World> Pool<W> {
     /// Notes how an exchange with a replica went.
@@ -68,16 +68,18 @@ fn tolerance(health: &Health) -> Tolerance {
 
 /// What a failure says of the replica; nothing where the bound is ours.
 fn held_against(error: &SendError) -> Option<EjectedFor> {
-    match (error, error.cause()) {
-        (_, Cause::Overloaded { .. }) => None,
-        (SendError::NotSent(_), _) => Some(EjectedFor::Unreached),
-        (SendError::Unknown(_), _) => Some(EjectedFor::Unanswered),
+    match (error, error.cause().speaks_of()) {
+        (_, SpeaksOf::Ourselves) => None,
+        (SendError::NotSent(_), SpeaksOf::Replica) => Some(EjectedFor::Unreached),
+        (SendError::Unknown(_), SpeaksOf::Replica) => Some(EjectedFor::Unanswered),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::Lack;
+    use crate::upstream::Cause;
 
     #[test]
     fn what_is_held_against_a_replica() {
@@ -91,6 +93,7 @@ mod tests {
             Some(EjectedFor::Unreached),
         );
         check(SendError::NotSent(Cause::Overloaded { in_flight_max: 1 }), None);
+        check(SendError::NotSent(Cause::Lacking(Lack::Descriptors)), None);
         check(SendError::Unknown(Cause::EarlyEof), Some(EjectedFor::Unanswered));
         check(
             SendError::Unknown(Cause::HeadTimeout),

@@ -75,9 +75,7 @@ impl<W: World> StreamTask<W> {
         self.prove_poll();
         self.source = match who {
             Polling::Pass => Source::Polled { retry_ms: wait },
-            Polling::Hold => Source::Waiting {
-                until: Millis(now.0.saturating_add(wait)),
-            },
+            Polling::Hold => Source::waiting(Millis(now.0.saturating_add(wait))),
         };
     }
 
@@ -148,9 +146,7 @@ impl<W: World> StreamTask<W> {
         let pursuit = self.backend.pursuit.get_or_insert(Pursuit::new(now));
         match pursuit.refused(retry_ms, now, max) {
             Step::AskIn(wait) => {
-                self.source = Source::Waiting {
-                    until: Millis(now.0.saturating_add(wait)),
-                };
+                self.source = Source::waiting(Millis(now.0.saturating_add(wait)));
             }
             Step::GiveUp => self.give_up_pursuit(now),
         }

@@ -60,9 +60,7 @@ impl<W: World> StreamTask<W> {
         info!(session = %self.session.label(), stream = %self.name, "backend stream broke; it is asked again");
         self.prove_from(ask, Told::Nothing);
         self.backend.pursuit = Some(Pursuit::new(now));
-        self.source = Source::Waiting {
-            until: Millis(now.0 + self.backend_retry_ms().min(REATTACH_WAIT_MS)),
-        };
+        self.source = Source::waiting(Millis(now.0 + self.backend_retry_ms().min(REATTACH_WAIT_MS)));
     }
 
     /// The backend ended an unfinished answer to be polled. Where a proof is wanted and can be had, what it then says is
@@ -136,9 +134,7 @@ impl<W: World> StreamTask<W> {
     fn take_step(&mut self, step: Step, now: Millis) {
         match step {
             Step::AskIn(wait) => {
-                self.source = Source::Waiting {
-                    until: Millis(now.0.saturating_add(wait)),
-                };
+                self.source = Source::waiting(Millis(now.0.saturating_add(wait)));
             }
             Step::GiveUp => self.not_reattached(Reason::UpstreamGap, now),
         }

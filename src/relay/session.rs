@@ -20,7 +20,7 @@ use crate::pure::session::{
 };
 use crate::pure::session_token::{Sealed, Transport};
 use crate::pure::stream::attach::Patience;
-use crate::pure::stream::reset::{self, Listener};
+use crate::pure::stream::reset::{self, Listener, Reread};
 use crate::pure::stream::{Agent, Early, Greeting};
 use crate::relay::Relay;
 use crate::relay::gate::Recorded;
@@ -336,7 +336,12 @@ impl<W: World> Session<W> {
     }
 
     /// What a client is told when continuity is lost on its standalone stream.
-    pub(crate) fn resync(&self, reason: Reason, epoch: Epoch, asker: (Agent, &[RequestId])) -> Vec<Told> {
+    pub(crate) fn resync(
+        &self,
+        (reason, epoch): (Reason, Epoch),
+        asker: (Agent, &[RequestId]),
+        reread: Reread,
+    ) -> Vec<Told> {
         let record = self.record();
         let listener = Listener {
             declared: record.declared(),
@@ -344,6 +349,7 @@ impl<W: World> Session<W> {
             subscribed: record.subscriptions(),
             pending: asker.1,
             agent: asker.0,
+            reread,
         };
         let told = reset::Told { reason, epoch };
         reset::of_standalone(listener)

@@ -6,6 +6,8 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use tokio::sync::futures::OwnedNotified;
+
 use crate::net::Net;
 use crate::pure::log::Millis;
 use crate::pure::session::Generation;
@@ -34,6 +36,13 @@ pub(crate) enum Opened<W: World> {
 /// The future of a standalone stream's upstream GET. Boxed: it is freed as soon as the answer is there.
 pub(crate) type Opening<W> = Pin<Box<dyn Future<Output = Opened<W>> + Send>>;
 
+impl<W: World> Source<W> {
+    /// A GET is tried again at this time, and not before.
+    pub(crate) const fn waiting(until: Millis) -> Self {
+        Self::Waiting { until, back: None }
+    }
+}
+
 /// Where a stream's events come from.
 pub(crate) enum Source<W: World> {
     /// The backend's body.
@@ -42,10 +51,13 @@ pub(crate) enum Source<W: World> {
     Draining(Box<EventBody<<W::Net as Net>::Io>>, Millis),
     /// A GET is under way.
     Opening(Opening<W>),
-    /// A GET is tried again at this time; the attempts so far set the pace.
+    /// A GET is tried again at this time, or soon after its replica is back, where that is waited for; the attempts so far
+    /// set the pace.
     Waiting {
         /// When.
         until: Millis,
+        /// The replica is back. Boxed: it is rare, and a stream must be small.
+        back: Option<Pin<Box<OwnedNotified>>>,
     },
     /// The backend ended it to be polled: it is asked again when the client comes back, which is told to wait so long.
     Polled {

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use tracing::{debug, info};
 
-use crate::pure::epoch::{Epoch, EpochEnd, Reason, Seq};
+use crate::pure::epoch::{Epoch, EpochEnd, Seq};
 use crate::pure::event_id::{Conn, IdPrefix, StreamName};
 use crate::pure::limits::EVENT_ID_BYTES_MAX;
 use crate::pure::log::Millis;
@@ -24,6 +24,7 @@ use crate::relay::again::Acknowledged;
 use crate::relay::ask::{Awaited, Early};
 use crate::relay::backend_side::{BackendSide, prior};
 use crate::relay::chronicle::Counted;
+use crate::relay::gap::Gap;
 use crate::relay::intake::{Counts, Intake};
 use crate::relay::mailbox::{Command, Mailbox};
 use crate::relay::outcome::{FirstHead, Settled};
@@ -62,8 +63,8 @@ pub(crate) struct StreamTask<W: World> {
     pub(crate) life: Life,
     pub(crate) source: Source<W>,
     pub(crate) backoff: Backoff,
-    /// Why continuity is lost already, though nobody could be told yet: the upstream GET is to be opened again.
-    pub(crate) gap: Option<Reason>,
+    /// What may be missing already, though nobody could be told yet: the upstream GET is to be opened again.
+    pub(crate) gap: Gap,
     /// What is known of the backend besides.
     pub(crate) backend: BackendSide,
     pub(crate) spill: Spill,
@@ -253,7 +254,14 @@ impl<W: World> StreamTask<W> {
                     Progress::Made
                 }
             },
-            Source::Waiting { .. } | Source::Polled { .. } | Source::Over => Progress::None,
+            Source::Waiting { back: Some(back), .. } => match back.as_mut().poll(cx) {
+                Poll::Pending => Progress::None,
+                Poll::Ready(()) => {
+                    self.replica_is_back(now);
+                    Progress::Made
+                }
+            },
+            Source::Waiting { back: None, .. } | Source::Polled { .. } | Source::Over => Progress::None,
         }
     }
 

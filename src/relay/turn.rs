@@ -158,7 +158,11 @@ impl<W: World> StreamTask<W> {
         }
         let asked_again: Vec<RequestId> = again.iter().filter_map(asks::request_of).collect();
         let pending = self.answer_for_client(&asked_again);
-        self.tell(self.session.resync(reason, epoch, (self.agent, &pending)), now);
+        let reread = self.reread(reason, waiting.as_ref());
+        let words = self
+            .session
+            .resync((reason, epoch), (self.agent, &pending), reread);
+        self.tell(words, now);
         for told in again {
             let request = asks::request_of(&told);
             self.tell(vec![told], now);

@@ -4,7 +4,7 @@
 //! Absent on purpose: the first GET (`standalone.rs`), and what the client is told (`turn.rs`).
 //! Next: `pure/stream/admission.rs`, which decides.
 
-use tracing::info;
+use tracing::{debug, info};
 
 use crate::pure::epoch::{Reason, Seq};
 use crate::pure::event_id::StreamName;
@@ -15,6 +15,7 @@ use crate::pure::stream::admission::{Next, Refusal};
 use crate::pure::stream::trail::Known;
 use crate::relay::birth::REOPEN_CAP;
 use crate::relay::doubt;
+use crate::relay::gap::Gap;
 use crate::relay::source::Source;
 use crate::relay::stream_task::StreamTask;
 use crate::relay::turn::told_after;
@@ -36,13 +37,20 @@ impl<W: World> StreamTask<W> {
             self.backoff.succeed();
         }
         self.remember_had();
-        self.gap = Some(reason);
+        self.gap = Gap::Certain(reason);
         if self.backoff.failures() > 0 {
             return self.reopen_later(now);
         }
         // It stood, and nothing refused yet: while it is away, what the backend says goes nowhere.
         self.backoff.tried_at_once();
         self.ask_if_healthy(now);
+    }
+
+    /// The replica answers again, after it could not be reached: the upstream GET does not wait until its turn.
+    pub(crate) fn replica_is_back(&mut self, now: Millis) {
+        debug!(session = %self.session.label(), "replica is back; the standalone stream is opened again soon");
+        self.backoff.succeed();
+        self.reopen_later(now);
     }
 
     /// Whether only one replica can say how the stream goes on.

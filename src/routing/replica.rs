@@ -8,7 +8,8 @@ use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::futures::OwnedNotified;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::config::resolved::{self, Scheme};
@@ -92,6 +93,10 @@ pub struct Replica {
     /// Whether the next good exchange changes anything: all that a good one looks at.
     wary: AtomicBool,
     ejection: Mutex<Ejection>,
+    /// Whether it was in trouble since it was last shown to be well. Changed under the ejection's lock.
+    troubled: AtomicBool,
+    /// It is well again.
+    back: Arc<Notify>,
     /// When its ejection ends, in milliseconds of the relay's clock; 0 = it is not ejected.
     ejected_until: AtomicU64,
     last_error: Mutex<Option<LastError>>,
@@ -129,6 +134,8 @@ impl Replica {
             vouched: AtomicBool::new(false),
             wary: AtomicBool::new(true),
             ejection: Mutex::default(),
+            troubled: AtomicBool::new(false),
+            back: Arc::default(),
             ejected_until: AtomicU64::new(0),
             last_error: Mutex::default(),
             slot: OnceLock::new(),
@@ -182,8 +189,16 @@ impl Replica {
 
     /// Notes what probes found.
     pub fn set_condition(&self, condition: Condition) {
-        self.unhealthy
-            .store(condition == Condition::Unhealthy, Ordering::Relaxed);
+        let unhealthy = condition == Condition::Unhealthy;
+        let before = self.unhealthy.swap(unhealthy, Ordering::Relaxed);
+        if before && !unhealthy {
+            self.back.notify_waiters();
+        }
+    }
+
+    /// Waits until it is shown to be well after a trouble, from now on.
+    pub fn when_back(&self) -> OwnedNotified {
+        Arc::clone(&self.back).notified_owned()
     }
 
     /// How it stands in a choice made now.
@@ -242,6 +257,9 @@ impl Replica {
         self.wary.store(!ejection.is_clear(), Ordering::Relaxed);
         self.ejected_until
             .store(ejection.until().map_or(0, |until| until.0), Ordering::Relaxed);
+        if self.troubled.swap(false, Ordering::Relaxed) {
+            self.back.notify_waiters();
+        }
         proved
     }
 
@@ -305,6 +323,9 @@ impl Replica {
     /// Notes a refused connection or a failed probe.
     pub fn note_trouble(&self) {
         self.troubles.fetch_add(1, Ordering::Relaxed);
+        let _turn = self.ejection();
+        self.troubled.store(true, Ordering::Relaxed);
+        self.wary.store(true, Ordering::Relaxed);
     }
 
     /// Notes who answers `initialize` here. Another one than before means that the replica started anew: a trouble.
@@ -479,6 +500,42 @@ mod tests {
             replica.saw(seen);
             assert_eq!((replica.server(), replica.troubles()), (Some(seen), troubles));
         }
+    }
+
+    #[test]
+    fn who_waits_for_a_replica_hears_once_that_it_is_back() {
+        let check = |happens: &[fn(&Replica)], expected: bool| {
+            let replica = replica("a.example", 80, Scheme::Http);
+            replica.proved(Proof::Connected);
+            let back = std::pin::pin!(replica.when_back());
+            happens.iter().for_each(|happens| happens(&replica));
+            let heard = back.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+            assert_eq!(heard.is_ready(), expected);
+        };
+        let trouble: fn(&Replica) = Replica::note_trouble;
+        let answered: fn(&Replica) = |replica| {
+            replica.answered();
+        };
+        let probed: fn(&Replica) = |replica| {
+            replica.proved(Proof::Connected);
+        };
+        let falls: fn(&Replica) = |replica| replica.set_condition(Condition::Unhealthy);
+        let rises: fn(&Replica) = |replica| replica.set_condition(Condition::Healthy);
+        check(&[answered, probed, rises], false);
+        check(&[trouble, falls], false);
+        check(&[trouble, answered], true);
+        check(&[trouble, probed], true);
+        check(&[falls, rises], true);
+        // Nobody waits for what was before.
+        let replica = replica("a.example", 80, Scheme::Http);
+        replica.note_trouble();
+        replica.answered();
+        let back = std::pin::pin!(replica.when_back());
+        replica.answered();
+        assert!(
+            back.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
+                .is_pending()
+        );
     }
 
     #[test]

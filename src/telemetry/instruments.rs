@@ -14,6 +14,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use super::lines;
 pub use super::meters::{Count, Level, Tally, Times, Within};
 use super::names::{BY, KIND, OUTCOME, PREFIX, REASON, UPSTREAM, VERDICT, WHY};
 pub use super::of_upstream::{ReplicaLevels, UpstreamInstruments};
@@ -134,6 +135,8 @@ impl Process {
         registry.register("config_reload", help, reloads.clone());
         let version: Labels = vec![("version", env!("CARGO_PKG_VERSION").into())];
         registry.register("build", "The version that runs", Info::new(version));
+        let help = "Log lines that could not be written fast enough, or not at all";
+        registry.register("log_lines_lost", help, lines::lost().0);
         Self {
             connections_live: level(registry, "connections_live", "Connections of clients"),
             connections: count(

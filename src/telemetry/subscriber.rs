@@ -1,8 +1,9 @@
 //! Sets log lines up: for people on a terminal, one JSON object a line otherwise.
 //! Law: lines go to standard error; standard output is for what a command answers. A line that can't be written is lost,
-//! and nothing else is: a full disk or a collector that has gone away is no reason to end a stream.
+//! and nothing else is: a full disk, or a collector that has gone away or does not read, is no reason to end a stream or
+//! to hold one up.
 //! Payloads, credentials and whole session ids never reach a log line; that is the callers' part of the law.
-//! Next: `names.rs`.
+//! Next: `lines.rs`.
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
@@ -11,6 +12,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::time::SystemTime;
 
+use super::lines;
 use crate::config::resolved::{Log, LogFormat};
 
 /// This program's name in a filter.
@@ -21,6 +23,8 @@ const OWN: &str = "throughline";
 pub enum SetUpFailed {
     /// The filter is not one.
     Filter(String),
+    /// Standard error can't be written to, or no thread be had that does it.
+    Writer(String),
     /// They are set up already.
     Twice,
 }
@@ -29,6 +33,7 @@ impl std::fmt::Display for SetUpFailed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Filter(what) => f.write_str(what),
+            Self::Writer(what) => write!(f, "log lines can't be written: {what}"),
             Self::Twice => f.write_str("log lines are set up already"),
         }
     }
@@ -88,9 +93,10 @@ pub fn set_up(log: &Log) -> Result<(), SetUpFailed> {
         LogFormat::Auto | LogFormat::Json => Lines::Json,
         LogFormat::Human => Lines::Human,
     };
+    let out = lines::begin().map_err(|error| SetUpFailed::Writer(error.to_string()))?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(out)
         // The library would complain of a failed write to standard error by a macro that panics when that fails too.
         .log_internal_errors(false)
         .with_timer(SystemTime);

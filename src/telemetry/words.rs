@@ -251,6 +251,8 @@ pub enum Exchanged {
     HeadTimeout,
     /// Too many exchanges are under way with the replica.
     Overloaded,
+    /// This machine could not open a connection.
+    Lacking,
 }
 
 impl Word for Exchanged {
@@ -262,6 +264,7 @@ impl Word for Exchanged {
         Self::BadHead,
         Self::HeadTimeout,
         Self::Overloaded,
+        Self::Lacking,
     ];
 
     fn as_str(self) -> &'static str {
@@ -273,6 +276,7 @@ impl Word for Exchanged {
             Self::BadHead => "bad_head",
             Self::HeadTimeout => "head_timeout",
             Self::Overloaded => "overloaded",
+            Self::Lacking => "lacking",
         }
     }
 }
@@ -352,7 +356,7 @@ mod tests {
         check::<Repeated>(3);
         check::<Proved>(4);
         check::<EvictedBy>(2);
-        check::<Exchanged>(7);
+        check::<Exchanged>(8);
         check::<EjectedFor>(2);
         check::<Reloaded>(4);
         check::<Turned>(12);

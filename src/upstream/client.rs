@@ -2,13 +2,12 @@
 //! Law: [`SendError::NotSent`] is said only if no byte of the request left; nothing is ever sent twice after one did.
 //! Absent on purpose: the choice of a replica, and a second try elsewhere (both are the caller's).
 //! Why a pooled connection is read from before it is used: one that the backend closed must be found before a byte.
-//! Next: `upstream/exchange.rs`.
+//! Next: `upstream/failure.rs`, `upstream/exchange.rs`.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -16,17 +15,22 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, timeout_at};
+use tracing::warn;
 
 use crate::config::resolved::{self, Scheme};
 use crate::net::tls::{ClientTls, TlsFault, TlsProblem, client_config};
 use crate::net::transport::Transport;
-use crate::net::{Io, Net};
-use crate::pure::http1::head::{HeadError, ResponseHead};
+use crate::net::{Io, Lack, Net};
+use crate::pure::http1::head::ResponseHead;
 use crate::routing::Replica;
 use crate::upstream::body::{Body, Held};
 use crate::upstream::event_body::EventBody;
 use crate::upstream::exchange::{Answered, Exchange};
+use crate::upstream::failure::{Cause, SendError, SpeaksOf};
 use crate::upstream::pool::Pool;
+
+/// That this machine lacks something is said at first, and again after this time.
+const SAID_AGAIN: Duration = Duration::from_secs(10);
 
 /// A request to send.
 #[derive(Clone, Debug)]
@@ -94,107 +98,24 @@ impl Deadline {
 /// A deadline has passed.
 struct Late;
 
-/// Why there is no answer.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum SendError {
-    /// No byte of the request was written: it was not executed, and may be sent again, here or elsewhere.
-    NotSent(Cause),
-    /// A byte may have been written: whether it was executed is not known, and it must not be sent again.
-    Unknown(Cause),
-}
-
-impl SendError {
-    /// What happened.
-    pub const fn cause(&self) -> &Cause {
-        match self {
-            Self::NotSent(cause) | Self::Unknown(cause) => cause,
-        }
-    }
-}
-
-impl fmt::Display for SendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotSent(cause) => write!(f, "not sent: {cause}"),
-            Self::Unknown(cause) => write!(f, "sent, outcome unknown: {cause}"),
-        }
-    }
-}
-
-impl std::error::Error for SendError {}
-
-/// What happened to an exchange.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Cause {
-    /// The connection was refused.
-    Refused,
-    /// The replica could not be reached otherwise: no such name, no route.
-    Unreachable(io::ErrorKind),
-    /// No connection came about within `connect_timeout` or the deadline.
-    ConnectTimeout,
-    /// The handshake failed.
-    Tls(TlsFault),
-    /// The connection broke.
-    Broken(io::ErrorKind),
-    /// The backend closed the connection before it answered.
-    EarlyEof,
-    /// The head of the answer is malformed or too large.
-    BadHead(HeadError),
-    /// No head came before the deadline.
-    HeadTimeout,
-    /// As many exchanges as allowed are under way with this replica.
-    Overloaded {
-        /// How many that is.
-        in_flight_max: usize,
-    },
-}
-
-impl Cause {
-    /// The word for it in logs and metrics.
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Refused => "refused",
-            Self::Unreachable(_) => "unreachable",
-            Self::ConnectTimeout => "connect_timeout",
-            Self::Tls(_) => "tls",
-            Self::Broken(_) => "broken",
-            Self::EarlyEof => "early_eof",
-            Self::BadHead(_) => "bad_head",
-            Self::HeadTimeout => "head_timeout",
-            Self::Overloaded { .. } => "overloaded",
-        }
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused => f.write_str("the connection was refused"),
-            Self::Unreachable(kind) => write!(f, "the replica can't be reached: {kind}"),
-            Self::ConnectTimeout => f.write_str("no connection came about in time"),
-            Self::Tls(fault) => fault.fmt(f),
-            Self::Broken(kind) => write!(f, "the connection broke: {kind}"),
-            Self::EarlyEof => f.write_str("the backend closed the connection before it answered"),
-            Self::BadHead(error) => error.fmt(f),
-            Self::HeadTimeout => f.write_str("no answer came in time"),
-            Self::Overloaded { in_flight_max } => {
-                write!(f, "{in_flight_max} exchanges are under way with this replica")
-            }
-        }
-    }
-}
-
 /// The client of one upstream's replicas.
 pub struct Client<N> {
     net: Arc<N>,
     exchange: resolved::Exchange,
     tls: Option<ClientTls>,
+    /// When it was said last that this machine lacks something.
+    said: Mutex<Option<Instant>>,
 }
 
 impl<N: Net> Client<N> {
     /// A client with these bounds and times. `tls` is needed if any replica is `https`.
     pub const fn new(net: Arc<N>, exchange: resolved::Exchange, tls: Option<ClientTls>) -> Self {
-        Self { net, exchange, tls }
+        Self {
+            net,
+            exchange,
+            tls,
+            said: Mutex::new(None),
+        }
     }
 
     /// The client that an upstream's configuration asks for; TLS files are read only if a replica is `https`.
@@ -274,7 +195,7 @@ impl<N: Net> Client<N> {
             .map_err(|(error, _)| error)
     }
 
-    /// Connects, shakes hands where the replica is `https`, and notes a failure as the replica's trouble.
+    /// Connects, shakes hands where the replica is `https`, and notes a failure as the replica's trouble, if it is.
     ///
     /// # Errors
     /// [`Cause`]; nothing of a request was sent.
@@ -284,7 +205,27 @@ impl<N: Net> Client<N> {
             Ok(outcome) => outcome,
             Err(Late) => Err(Cause::ConnectTimeout),
         };
-        outcome.inspect_err(|_| to.note_trouble())
+        outcome.inspect_err(|cause| {
+            match cause.speaks_of() {
+                SpeaksOf::Replica => to.note_trouble(),
+                SpeaksOf::Ourselves => {}
+            }
+            if let Cause::Lacking(lack) = cause {
+                self.say(to, *lack);
+            }
+        })
+    }
+
+    /// Says what this machine lacks, once in a while: it lacks it for each of very many connections.
+    fn say(&self, to: &Replica, lack: Lack) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_none_or(|said| said.elapsed() >= SAID_AGAIN) {
+            *said = Some(Instant::now());
+            warn!(
+                replica = %to.authority(), lacks = lack.as_str(), advice = lack.advice(),
+                "connections to replicas can't be opened"
+            );
+        }
     }
 
     /// Closes connections to this replica that were idle for too long, by the bounds of this client. Answers how many
@@ -327,9 +268,10 @@ impl<N: Net> Client<N> {
             .net
             .dial(authority)
             .await
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::ConnectionRefused => Cause::Refused,
-                kind => Cause::Unreachable(kind),
+            .map_err(|error| match (Lack::of(&error), error.kind()) {
+                (Some(lack), _) => Cause::Lacking(lack),
+                (None, io::ErrorKind::ConnectionRefused) => Cause::Refused,
+                (None, kind) => Cause::Unreachable(kind),
             })?;
         match (to.scheme(), &self.tls) {
             (Scheme::Http, Some(_) | None) => Ok(Transport::Plain(io)),

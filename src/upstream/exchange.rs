@@ -20,7 +20,8 @@ use crate::pure::http1::head::{
     BodyLength, Read, RequestHead, ResponseHead, Reuse, read_response, write_request,
 };
 use crate::pure::limits::RESPONSE_HEAD_BYTES_MAX;
-use crate::upstream::client::{Cause, Outgoing, SendError};
+use crate::upstream::client::Outgoing;
+use crate::upstream::failure::{Cause, SendError};
 use crate::upstream::scratch;
 
 /// Up to here a body is copied behind its head, in bytes: one plain write is cheaper than one of two parts.

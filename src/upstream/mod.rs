@@ -10,6 +10,7 @@ pub mod body;
 pub mod client;
 pub mod event_body;
 mod exchange;
+pub mod failure;
 mod gathered;
 mod pool;
 pub mod prober_task;
@@ -19,5 +20,6 @@ mod wire_tests;
 
 pub use backoff::Backoff;
 pub use body::{Afterlife, Body, BodyError, Data};
-pub use client::{Cause, Client, Deadline, Incoming, Outgoing, SendError};
+pub use client::{Client, Deadline, Incoming, Outgoing};
 pub use event_body::{EventBody, EventError, Read};
+pub use failure::{Cause, SendError, SpeaksOf};

@@ -6,6 +6,7 @@
 //! Next: `relay/mod.rs`.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use crate::routing::health::{Finding, Judge, Transition};
 use crate::routing::{Condition, Replica};
 use crate::upstream::backoff::share;
 use crate::upstream::client::{Client, Deadline, Outgoing};
+use crate::upstream::failure::{Cause, SpeaksOf};
 
 /// How often idle connections are swept where nothing is probed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
@@ -54,7 +56,7 @@ pub struct Probed {
 }
 
 /// Probes one replica until dropped: at once, then once in each interval. `on` is told after each tick, also where
-/// nothing is probed: then with nothing.
+/// nothing is probed or could be: then with nothing.
 pub async fn watch<N: Net>(
     client: Arc<Client<N>>,
     watched: Watched,
@@ -97,6 +99,9 @@ pub async fn watch<N: Net>(
                 transition,
             }
         });
+        if probed.is_none() && health.probe != Probe::Off {
+            tracing::debug!(upstream, replica = %replica.authority(), "replica could not be probed");
+        }
         on(&replica, probed.as_ref());
         // Said last: whoever reads it finds everything as it says.
         if let Some((probed, transition)) = probed.and_then(|probed| probed.transition.map(|to| (probed, to)))
@@ -107,7 +112,7 @@ pub async fn watch<N: Net>(
     }
 }
 
-/// One probe; nothing if none is configured.
+/// One probe; nothing if none is configured, or if this machine could not send one: then nothing is known.
 async fn probe<N: Net>(
     client: &Client<N>,
     replica: &Arc<Replica>,
@@ -118,7 +123,7 @@ async fn probe<N: Net>(
         Probe::Off => return None,
         Probe::Connect => match client.dial(replica, deadline).await {
             Ok(_) => Ok(Proof::Connected),
-            Err(cause) => Err(cause.to_string()),
+            Err(cause) => Err(failing(&cause, &cause)?),
         },
         Probe::Http(path) => {
             let request = Outgoing {
@@ -132,7 +137,7 @@ async fn probe<N: Net>(
             match client.send_afresh(replica, request, deadline).await {
                 Ok(incoming) if incoming.head.status.is_success() => Ok(Proof::Answered),
                 Ok(incoming) => Err(format!("{path} answered {}", incoming.head.status.as_u16())),
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(failing(error.cause(), &error)?),
             }
         }
     };
@@ -140,6 +145,14 @@ async fn probe<N: Net>(
         replica.note_trouble();
     }
     Some(outcome)
+}
+
+/// What a failure says of the replica, if it speaks of it.
+fn failing(cause: &Cause, said: &dyn fmt::Display) -> Option<String> {
+    match cause.speaks_of() {
+        SpeaksOf::Replica => Some(said.to_string()),
+        SpeaksOf::Ourselves => None,
+    }
 }
 
 fn tell(upstream: &str, replica: &Replica, transition: Transition, outcome: &Result<Proof, String>) {
@@ -170,7 +183,8 @@ pub fn tell_proved(upstream: &str, replica: &Replica, proved: Proved) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upstream::wire_tests::{Backend, OddNet, Step, client, replica, say, settings};
+    use crate::net::Lack;
+    use crate::upstream::wire_tests::{Backend, Fails, OddNet, Step, client, replica, say, settings};
     use std::sync::Mutex;
     use tokio::time::advance;
 
@@ -191,7 +205,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_replica_falls_and_rises_by_its_probes() {
         // Dials by turn: five are refused, then connections come.
-        let net = Arc::new(OddNet::refusing_first(5));
+        let net = OddNet::failing_first([Fails::Refused; 5]);
         let client = Arc::new(Client::new(net, settings(), None));
         let replica = replica();
         let told = Arc::new(Mutex::new(Vec::new()));
@@ -285,7 +299,19 @@ mod tests {
 
     #[tokio::test]
     async fn without_probes_a_replica_stays_as_it_is() {
-        let client = Client::new(Arc::new(OddNet::refusing_first(9)), settings(), None);
+        let client = Client::new(OddNet::failing_first([]), settings(), None);
         assert_eq!(probe(&client, &replica(), &health(Probe::Off)).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_probe_that_this_machine_could_not_send_is_none() {
+        for probed in [Probe::Connect, Probe::Http("/healthz".into())] {
+            let net = OddNet::failing_first([Fails::Lacks(Lack::Descriptors), Fails::Refused]);
+            let (client, replica) = (Client::new(net, settings(), None), replica());
+            assert_eq!(probe(&client, &replica, &health(probed.clone())).await, None);
+            assert_eq!(replica.troubles(), 0);
+            let refused = probe(&client, &replica, &health(probed)).await;
+            assert!(matches!(refused, Some(Err(_))), "{refused:?}");
+        }
     }
 }

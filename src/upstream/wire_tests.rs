@@ -23,7 +23,7 @@ use crate::net::tcp::{Tcp, TcpIo};
 use crate::net::test_authority::{Term, TestAuthority};
 use crate::net::tls::{ClientTls, ServerTls, client_config, server_config};
 use crate::net::transport::Transport;
-use crate::net::{Authority, Io, Net, Unacked};
+use crate::net::{Authority, Io, Lack, Net, Unacked};
 use crate::pure::http1::head::Reuse;
 use crate::pure::sse::Block;
 use crate::routing::Replica;
@@ -859,20 +859,31 @@ impl Io for Odd {
     }
 }
 
+/// How a dial fails.
+#[derive(Clone, Copy)]
+pub(crate) enum Fails {
+    /// It is refused.
+    Refused,
+    /// This machine lacks something.
+    Lacks(Lack),
+}
+
 /// A network whose connections fail as told, one script for each dial; when none is left, dials are refused.
 pub(crate) struct OddNet {
-    dials: Mutex<VecDeque<Option<Odd>>>,
+    dials: Mutex<VecDeque<Result<Odd, Fails>>>,
 }
 
 impl OddNet {
-    /// Refuses so many dials, then hands out so many connections and more.
-    pub(crate) fn refusing_first(refusals: usize) -> Self {
-        let dials = (0..refusals)
-            .map(|_| None)
-            .chain((0..100).map(|_| Some(Odd::silent(Vec::new()))));
-        Self {
-            dials: Mutex::new(dials.collect()),
-        }
+    fn of(dials: impl IntoIterator<Item = Result<Odd, Fails>>) -> Arc<Self> {
+        Arc::new(Self {
+            dials: Mutex::new(dials.into_iter().collect()),
+        })
+    }
+
+    /// Fails one dial after the other like this, then hands out so many connections and more.
+    pub(crate) fn failing_first(fails: impl IntoIterator<Item = Fails>) -> Arc<Self> {
+        let connections = (0..100).map(|_| Ok(Odd::silent(Vec::new())));
+        Self::of(fails.into_iter().map(Err).chain(connections))
     }
 }
 
@@ -898,8 +909,11 @@ impl Net for OddNet {
             .lock()
             .unwrap()
             .pop_front()
-            .flatten()
-            .ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
+            .unwrap_or(Err(Fails::Refused))
+            .map_err(|fails| match fails {
+                Fails::Refused => io::ErrorKind::ConnectionRefused.into(),
+                Fails::Lacks(lack) => lack.error(),
+            })
     }
 
     fn listen(&self, _: SocketAddr) -> io::Result<()> {
@@ -917,14 +931,8 @@ impl Net for OddNet {
 
 /// Everything that a reader of an event stream is told: the blocks, and how the stream ended (or that it goes on).
 async fn told(pieces: &[&[u8]], then: Then) -> (Vec<String>, String) {
-    let dials = VecDeque::from([Some(Odd::saying(pieces, then))]);
-    let client = Client::new(
-        Arc::new(OddNet {
-            dials: Mutex::new(dials),
-        }),
-        settings(),
-        None,
-    );
+    let net = OddNet::of([Ok(Odd::saying(pieces, then))]);
+    let client = Client::new(net, settings(), None);
     let replica = replica();
     let incoming = match client.send(&replica, request(GET, ""), Deadline::Never).await {
         Ok(incoming) => incoming,
@@ -991,14 +999,7 @@ async fn an_event_stream_is_the_same_at_every_split() {
 async fn the_first_byte_divides_not_sent_from_unknown() {
     let broken = || Err(io::ErrorKind::BrokenPipe.into());
     let check = async |writes: Vec<io::Result<usize>>, expected: SendError| {
-        let dials = VecDeque::from([Some(Odd::silent(writes))]);
-        let client = Client::new(
-            Arc::new(OddNet {
-                dials: Mutex::new(dials),
-            }),
-            settings(),
-            None,
-        );
+        let client = Client::new(OddNet::of([Ok(Odd::silent(writes))]), settings(), None);
         let replica = replica();
         let deadline = Deadline::after(Duration::from_secs(1));
         let sent = client.send(&replica, request(POST, "body"), deadline).await;
@@ -1021,10 +1022,7 @@ async fn the_first_byte_divides_not_sent_from_unknown() {
 async fn a_pooled_connection_that_takes_no_byte_is_replaced_and_one_that_took_some_is_not() {
     let check =
         async |pooled: Vec<Vec<io::Result<usize>>>, dials: usize, expected: SendError, left: usize| {
-            let quiet = |_| Some(Odd::silent(Vec::new()));
-            let net = Arc::new(OddNet {
-                dials: Mutex::new((0..dials).map(quiet).collect()),
-            });
+            let net = OddNet::of((0..dials).map(|_| Ok(Odd::silent(Vec::new()))));
             let client = Client::new(Arc::clone(&net), settings(), None);
             let replica = replica();
             let pool = replica
@@ -1060,4 +1058,20 @@ async fn a_pooled_connection_that_takes_no_byte_is_replaced_and_one_that_took_so
         1,
     )
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_this_machine_lacks_says_nothing_of_the_replica() {
+    let check = async |fails: Fails, expected: Cause, troubles: u64| {
+        let client = Client::new(OddNet::failing_first([fails]), settings(), None);
+        let replica = replica();
+        let deadline = Deadline::after(Duration::from_secs(1));
+        let sent = client.send(&replica, request(POST, "body"), deadline).await;
+        assert_eq!(sent.err(), Some(SendError::NotSent(expected)));
+        assert_eq!((replica.troubles(), replica.in_flight()), (troubles, 0));
+    };
+    check(Fails::Refused, Cause::Refused, 1).await;
+    for lack in [Lack::Descriptors, Lack::Files, Lack::Ports, Lack::Memory] {
+        check(Fails::Lacks(lack), Cause::Lacking(lack), 0).await;
+    }
 }

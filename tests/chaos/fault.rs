@@ -187,10 +187,11 @@ impl Fault {
                 "upstream.stream.event_bytes_max=64KiB",
             ],
             Self::Window => &["upstream.stream.replay_events_max=6"],
+            Self::Proxy(Blow::Restart) => &["server.peers=possible"],
             Self::Way(..)
             | Self::Clients(_)
             | Self::Servers(_)
-            | Self::Proxy(_)
+            | Self::Proxy(Blow::Kill | Blow::Pause)
             | Self::Reload
             | Self::Descriptors
             | Self::Clock

@@ -29,28 +29,20 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// A proxy before these replicas, with these settings.
     pub(crate) fn start(upstreams: &[&str], settings: &[&str]) -> Self {
-        let mut args = Vec::new();
-        for url in upstreams {
-            args.extend(["--upstream", url]);
-        }
-        for setting in settings {
-            args.extend(["--set", setting]);
-        }
-        Self::with_args(&args)
+        Self::with_args(&args_of(upstreams, settings))
+    }
+
+    /// The same, which may have so many files and sockets open.
+    pub(crate) fn start_with_files(max: u32, upstreams: &[&str], settings: &[&str]) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {max}; exec \"$0\" \"$@\"")]);
+        command.arg(env!("CARGO_BIN_EXE_throughline"));
+        Self::spawn_by(command, &beside(&args_of(upstreams, settings)))
     }
 
     /// A proxy with these arguments beside those that every test needs.
     pub(crate) fn with_args(args: &[&str]) -> Self {
-        let mut all = vec!["--listen", "127.0.0.1:0", "--admin", "off"];
-        all.extend([
-            "--set",
-            "log.format=json",
-            "--set",
-            "log.filter=throughline=debug",
-        ]);
-        all.extend(["--set", "server.workers=2"]);
-        all.extend(args);
-        Self::spawn(&all)
+        Self::spawn(&beside(args))
     }
 
     /// A proxy with this file, which says everything.
@@ -59,7 +51,11 @@ impl Proxy {
     }
 
     fn spawn(args: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_throughline"))
+        Self::spawn_by(Command::new(env!("CARGO_BIN_EXE_throughline")), args)
+    }
+
+    fn spawn_by(mut command: Command, args: &[&str]) -> Self {
+        let mut child = command
             .arg("run")
             .args(args)
             .env("THROUGHLINE_SECRET", SECRET)
@@ -178,6 +174,26 @@ impl Proxy {
 
     /// Kills it, as a crash would.
     pub(crate) fn kill(self) {}
+}
+
+fn args_of<'a>(upstreams: &[&'a str], settings: &[&'a str]) -> Vec<&'a str> {
+    let upstreams = upstreams.iter().flat_map(|url| ["--upstream", url]);
+    let settings = settings.iter().flat_map(|setting| ["--set", setting]);
+    upstreams.chain(settings).collect()
+}
+
+/// These arguments beside those that every test needs.
+fn beside<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    let mut all = vec!["--listen", "127.0.0.1:0", "--admin", "off"];
+    all.extend([
+        "--set",
+        "log.format=json",
+        "--set",
+        "log.filter=throughline=debug",
+    ]);
+    all.extend(["--set", "server.workers=2"]);
+    all.extend(args);
+    all
 }
 
 fn listing(lines: &[Value]) -> String {

@@ -1,6 +1,6 @@
 //! The one upstream GET of a session: when it is opened again, what a backend says again, and when that is given up
 //! (wire contract, section 7).
-//! Next: `polling.rs`.
+//! Next: `between.rs`.
 
 use crate::backend::{Backend, Exchange};
 use crate::proxy::Proxy;

@@ -72,6 +72,17 @@ pub struct Listener<'a> {
     pub pending: &'a [RequestId],
     /// What kind of client it is.
     pub agent: Agent,
+    /// When it is told to read again.
+    pub reread: Reread,
+}
+
+/// When a listener is told to read again what it holds copies of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reread {
+    /// With the reset.
+    Now,
+    /// Once the backend's stream stands, with another reset: what it read before that could change unseen.
+    Later,
 }
 
 /// What the standalone stream tells, in this order: the notice for those that know it, the withdrawals, the warning,
@@ -83,10 +94,15 @@ pub fn of_standalone<'a>(listener: Listener<'a>) -> impl Iterator<Item = Say<'a>
         subscribed,
         pending,
         agent,
+        reread,
     } = listener;
     let notice = agent.bears_other_types().then_some(Say::Notice);
+    let declared = match reread {
+        Reread::Now => declared,
+        Reread::Later => Flags::NONE,
+    };
     let warning = declared.has(Declared::Logging).then_some(Say::Warning(level));
-    let incomplete = subscribed.forgotten() > 0;
+    let incomplete = reread == Reread::Now && subscribed.forgotten() > 0;
     let lists = List::ALL
         .into_iter()
         .filter(move |list| declared.has(list.declared_by()) || (*list == List::Resources && incomplete));
@@ -130,6 +146,7 @@ mod tests {
             subscribed: &subscribed,
             pending: &pending,
             agent: Agent::Other,
+            reread: Reread::Now,
         };
         let told = |listener| of_standalone(listener).collect::<Vec<_>>();
         let withdrawn = Say::Withdrawn(&pending[0]);
@@ -155,6 +172,13 @@ mod tests {
         assert_eq!(
             told(Listener {
                 declared: Flags::NONE,
+                ..listener
+            }),
+            [Say::Notice, withdrawn.clone()]
+        );
+        assert_eq!(
+            told(Listener {
+                reread: Reread::Later,
                 ..listener
             }),
             [Say::Notice, withdrawn]

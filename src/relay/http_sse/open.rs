@@ -312,7 +312,7 @@ async fn begin<W: World>(
     let facts = Sealed {
         uid: relay.fresh_uid(),
         issued: relay.issue_time(),
-        instance: relay.instance,
+        instance: relay.peers.instance(),
         flags: Flags::NONE,
         replica: seat.replica().key(),
         // What is negotiated later is between client and backend; nothing here depends on it.
