@@ -2,6 +2,7 @@
 //! and clock, with clients and backends that misbehave; an oracle holds what the wire contract promises.
 //! Law: a failing seed fails again: `THROUGHLINE_SEED=N cargo test --test sim one_seed -- --nocapture` shows its history.
 //! A long hunt: `THROUGHLINE_SEEDS=10000 cargo test --release --test sim a_hunt -- --nocapture`.
+//! A crowd beyond any limit of file descriptors: `THROUGHLINE_CROWD=100000 cargo test --release --test sim a_crowd -- --nocapture`.
 //! Next: `sim/run.rs`.
 
 #[path = "sim/backend.rs"]
@@ -12,6 +13,8 @@ mod chance;
 mod client;
 #[path = "sim/clock.rs"]
 mod clock;
+#[path = "sim/crowd.rs"]
+mod crowd;
 #[path = "sim/desk.rs"]
 mod desk;
 #[path = "sim/elder.rs"]
@@ -124,6 +127,27 @@ fn a_hunt() {
     };
     let first = from_environment("THROUGHLINE_FIRST").unwrap_or(1_000_000);
     play(first..first + count);
+}
+
+/// Sessions of the crowd that every run plays; a long one is asked for.
+const CROWD: u64 = 300;
+
+#[test]
+fn a_crowd_is_cut_and_comes_back() {
+    let most = from_environment("THROUGHLINE_CROWD").unwrap_or(CROWD);
+    println!("sessions  us to open  us an event  us a call  us to come back, clients and servers included");
+    let sizes = [1_000, 10_000].into_iter().filter(|size| *size < most);
+    for size in sizes.chain([most]) {
+        let costs = crowd::play(usize::try_from(size).expect("a size"));
+        let us = |ns: u64| ns as f64 / 1_000.0;
+        println!(
+            "{size:>8} {:>11.1} {:>12.2} {:>10.2} {:>16.1}",
+            us(costs.open),
+            us(costs.event),
+            us(costs.call),
+            us(costs.back)
+        );
+    }
 }
 
 #[test]

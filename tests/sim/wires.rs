@@ -64,7 +64,7 @@ struct State {
     refused: BTreeSet<SocketAddr>,
     dead: BTreeSet<Process>,
     lines: Vec<Weak<Line>>,
-    next_port: u16,
+    connections: u32,
 }
 
 /// Where connections to an address go.
@@ -201,7 +201,7 @@ impl Wires {
                 refused: BTreeSet::new(),
                 dead: BTreeSet::new(),
                 lines: Vec::new(),
-                next_port: 20_000,
+                connections: 0,
             }),
         }
     }
@@ -273,8 +273,9 @@ impl Wires {
             room_min,
             bite_max,
         } = state.temper;
-        state.next_port += 1;
-        let from = SocketAddr::from(([10, 7, 0, 1], state.next_port));
+        state.connections = state.connections.wrapping_add(1);
+        let [_, net, high, low] = state.connections.to_be_bytes();
+        let from = SocketAddr::from(([10, 7, 0, net], u16::from_be_bytes([high, low])));
         let line = Arc::new(Line {
             halves: Mutex::default(),
             latency: Duration::from_millis(state.chance.below(latency_ms + 1)),
