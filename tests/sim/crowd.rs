@@ -16,12 +16,14 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::chance::Chance;
+use crate::client::Calm;
 use crate::clock::pass;
 use crate::http::{Blocks, Head, Talk};
 use crate::oracle::{Oracle, Process};
 use crate::place::{Place, Sphere, Start, proxy_address, replica_address};
 use crate::plant::Plant;
-use crate::shelf::Shelf;
+use crate::shelf::{Owner, Shelf};
+use crate::weather::StoreWays;
 use crate::wires::{Door, Host, Temper, Wires};
 
 /// Replicas: with fewer, a replica's bound of exchanges under way is met first.
@@ -344,11 +346,16 @@ async fn live(size: usize) -> Costs {
 
 fn proxy(net: &Arc<Wires>, oracle: &Arc<Oracle>, chance: &Chance) -> Place {
     let process = Process(0);
+    let owner = Owner {
+        process,
+        oracle: Arc::clone(oracle),
+        calm: Arc::new(Calm::default()),
+    };
     let store = Shelf::new(
         1 << 30,
         chance.fork("store"),
-        (0, Plant::None),
-        (process, Arc::clone(oracle)),
+        (StoreWays::default(), Plant::None),
+        owner,
     );
     let world = Arc::new(Sphere {
         net: Arc::new(Host {

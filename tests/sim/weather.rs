@@ -135,7 +135,7 @@ pub(crate) struct ClientWays {
 }
 
 /// How the stores of proxies fail, in a thousand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Default, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct StoreWays {
     /// Longest time until a log is open, or an event is kept, in milliseconds.
     pub(crate) delay_ms: u64,
