@@ -14,6 +14,7 @@ use crate::pure::session::{Left, Taken};
 use crate::pure::stream::attach::Presented;
 use crate::relay::headers::Verdict;
 use crate::relay::mailbox::Reply;
+use crate::relay::outcome::FirstHead;
 use crate::relay::stream_task::StreamTask;
 use crate::relay::turn::Waiting;
 use crate::relay::world::World;
@@ -83,6 +84,9 @@ impl<W: World> StreamTask<W> {
     pub(crate) fn bury(&self, tombstone: Tombstone) {
         let now = self.relay.now();
         match self.name {
+            StreamName::Get if self.first_head == FirstHead::Had || tombstone.last > Seq::START => {
+                self.session.bury_standalone(tombstone);
+            }
             StreamName::Get | StreamName::HttpSse => self.session.bury(tombstone),
             StreamName::Post(_) => {
                 let left = match tombstone.end {

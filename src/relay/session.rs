@@ -288,6 +288,14 @@ impl<W: World> Session<W> {
         self.record().streams.bury(tombstone);
     }
 
+    /// The same, for a standalone stream on which the backend may have said something: what nobody had of it, and what it
+    /// says until another one stands, is missing there.
+    pub(crate) fn bury_standalone(&self, tombstone: Tombstone) {
+        let mut record = self.record();
+        record.streams.bury(tombstone);
+        record.streams.note_missing();
+    }
+
     /// The same, for the answer to a POST: its repeats are told how it left.
     pub(crate) fn bury_answer(&self, tombstone: Tombstone, left: Left, now: Millis) {
         let mut record = self.record();

@@ -228,7 +228,8 @@ impl Elder {
     fn hangs(&mut self) -> bool {
         let hangs = self.is_out_of_patience();
         if hangs {
-            let (awaited, note) = (self.desk().awaited(), self.desk().note());
+            let awaited = self.desk().awaited();
+            let note = self.desk().note();
             self.oracle().violated(format!(
                 "{} hangs after the storm: {awaited:?} are awaited, and it stands at {note:?}",
                 self.label

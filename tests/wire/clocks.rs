@@ -96,6 +96,30 @@ fn a_standalone_stream_that_nobody_came_back_for() {
     message(&mut client, &note(2));
 }
 
+/// What was said on it went with it: a listener who had nothing yet, and presents no cursor, is not told that all is there.
+#[test]
+fn a_standalone_stream_that_went_before_anybody_had_of_it() {
+    let backend = Backend::start();
+    let settings = [
+        "upstream.stream.detached_max=500ms",
+        "upstream.stream.replay_age_max=1s",
+    ];
+    let proxy = Proxy::start(&[&backend.url()], &settings);
+    let session = Session::open(&proxy, &backend);
+    let (client, mut standing) = session.listening(&backend);
+    client.cut();
+    session.client_left(&proxy);
+    standing.event(&note(1));
+    standing.wait_closed();
+    let mut client = session.get();
+    let mut standing = backend.next_of("GET").stream();
+    assert_eq!(verdict(&client.head()), "reset cursor_unknown");
+    primed(&mut client);
+    crate::session::resync(&mut client, "cursor_unknown");
+    standing.event(&note(2));
+    message(&mut client, &note(2));
+}
+
 /// A response that was written whole is kept a while, then only its tombstone: `evicted`, or 405 at its end.
 #[test]
 fn a_finished_answer_that_nobody_came_back_for() {

@@ -213,6 +213,14 @@ impl<H: Clone> Streams<H> {
         self.written = Written::Something;
     }
 
+    /// The standalone stream went, and what was said on it, or is said until there is another one, is not held.
+    pub const fn note_missing(&mut self) {
+        match self.written {
+            Written::Never => self.written = Written::Unknown,
+            Written::Something | Written::Unknown => {}
+        }
+    }
+
     /// The streams that live, oldest first.
     pub fn handles(&self) -> impl Iterator<Item = &H> {
         self.live.iter().map(|live| &live.handle)
@@ -323,5 +331,15 @@ mod tests {
         assert_eq!(streams.written(), Written::Unknown);
         streams.open_standalone(epoch(1), ());
         assert_eq!(streams.written(), Written::Unknown);
+    }
+
+    #[test]
+    fn what_went_with_a_stream_is_not_forgotten() {
+        let mut streams: Streams<()> = Streams::new(Origin::Fresh);
+        streams.note_missing();
+        assert_eq!(streams.written(), Written::Unknown);
+        streams.note_written();
+        streams.note_missing();
+        assert_eq!(streams.written(), Written::Something);
     }
 }
