@@ -262,8 +262,9 @@ impl StreamLog for SlowLog {
     }
 
     fn hold(&mut self, reader: Option<Seq>) {
-        // Whoever reads it holds what it has had whole.
-        if let Some(at) = reader.filter(|at| *at > self.promised) {
+        // Whoever reads it holds what it has had whole, or where the held events begin: what is gone is promised no more.
+        let begins = self.inner.span().first;
+        if let Some(at) = reader.filter(|at| *at > self.promised && *at >= begins) {
             let (epoch, promised) = (&self.epoch, self.promised);
             self.owner
                 .oracle

@@ -443,6 +443,31 @@ fn a_posts_answer_is_lost() {
     message(&mut it.client, &note(2));
 }
 
+/// A client that leaves its POST before it is accepted stays on its stream: when the POST is waited for no more, it hears
+/// of its call there.
+#[test]
+fn a_post_that_its_client_left_comes_to_nothing() {
+    let backend = Backend::start();
+    let proxy = started(
+        &backend,
+        &[
+            "upstream.stream.detached_max=500ms",
+            "upstream.stream.replay_age_max=1s",
+        ],
+    );
+    let mut it = open(&proxy, &backend);
+    let client = it.post(&call("1"));
+    let exchange = backend.next_of("POST");
+    client.cut();
+    let told = failed(it.client.event().data(), "1");
+    assert_eq!(told, ("backend_lost".into(), "unknown".into()));
+    exchange.answer(202, &[], "Accepted");
+    // A late answer says nothing more.
+    it.standing.event(&result("1"));
+    it.standing.event(&note(2));
+    assert_eq!(it.client.event().data(), note(2));
+}
+
 /// The backend's own refusals are the client's to read, with their status; so is a session that the backend forgot.
 #[test]
 fn a_backends_refusal_is_relayed() {

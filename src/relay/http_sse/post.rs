@@ -49,17 +49,45 @@ impl Awaiting {
 
     /// The requests have this outcome.
     fn fail<W: World>(&self, outcome: Outcome) -> Answer<Passing<W>> {
+        self.tell(outcome);
         match &self.stream {
-            Some(stream) => {
-                let post = self.post;
-                stream.post(Command::Carried(Carried::Failed { post, outcome }));
-                accepted()
-            }
+            Some(_) => accepted(),
             // Another proxy holds the stream: this is all that the client can be told.
             None => Answer::Refused(Refused::BackendUnreachable),
         }
     }
+
+    fn tell(&self, outcome: Outcome) {
+        if let Some(stream) = &self.stream {
+            let post = self.post;
+            stream.post(Command::Carried(Carried::Failed { post, outcome }));
+        }
+    }
 }
+
+/// A POST that is under way. If it is waited for no more before its end is known, its requests have an error all the same:
+/// their client went away from the POST, not from the stream.
+struct Owed<'a>(Option<&'a Awaiting>);
+
+impl Owed<'_> {
+    /// Its end is known.
+    fn settle(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Owed<'_> {
+    fn drop(&mut self) {
+        if let Some(awaiting) = self.0 {
+            awaiting.tell(LOST);
+        }
+    }
+}
+
+/// Whether it ran is unknown.
+const LOST: Outcome = Outcome::Failed(Failure::Lost {
+    reason: Reason::BackendLost,
+});
 
 /// What a POST is answered whose answers come on the stream.
 fn accepted<W: World>() -> Answer<Passing<W>> {
@@ -105,15 +133,15 @@ pub(crate) async fn execute<W: World>(
         // Nobody waits for it yet: whoever sends the same is answered without.
         drop(ticket.streams_as(awaiting.post));
     }
+    let owed = Owed(Some(&awaiting));
     let sending = pin!(session.call(relay, &mut request, asks));
-    let Some((_, sent)) = relay.running.within(sending).await else {
+    let ended = relay.running.within(sending).await;
+    owed.settle();
+    let Some((_, sent)) = ended else {
         // The time to drain is over: the stream says so to every call.
         return accepted();
     };
     let not_sent = |why: NotExecuted| Outcome::Failed(why.failure());
-    let lost = Outcome::Failed(Failure::Lost {
-        reason: Reason::BackendLost,
-    });
     match ticket.heard(sent) {
         Ok(Sent::Answer(incoming)) if incoming.head.status.is_success() => {
             // What it says besides is for nobody; read, so that its connection can be used again.
@@ -121,8 +149,9 @@ pub(crate) async fn execute<W: World>(
         }
         Ok(Sent::Answer(incoming)) => match translated(session, &awaiting, incoming.head.status) {
             Some(said) => {
+                let answer = awaiting.fail(said);
                 let _ = passing::content::<W>(incoming).await;
-                awaiting.fail(said)
+                answer
             }
             None => match awaiting.withdraw(session) {
                 Refusal::InTime => passing::pass_on(incoming).await,
@@ -132,7 +161,7 @@ pub(crate) async fn execute<W: World>(
         Ok(Sent::Whole(answer)) => refused(session, &awaiting, answer),
         Ok(Sent::SessionGone) => Answer::Refused(Refused::SessionGone),
         Ok(Sent::NotRun | Sent::Refused) => awaiting.fail(Outcome::Failed(Failure::NotRun)),
-        Ok(Sent::Strange) | Err(Unanswered::Lost(_) | Unanswered::TimedOut) => awaiting.fail(lost),
+        Ok(Sent::Strange) | Err(Unanswered::Lost(_) | Unanswered::TimedOut) => awaiting.fail(LOST),
         Err(Unanswered::NoReplica) => awaiting.fail(not_sent(NotExecuted::Unavailable)),
         Err(Unanswered::NotSent(why)) => awaiting.fail(not_sent(why)),
     }
