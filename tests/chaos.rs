@@ -218,20 +218,11 @@ async fn prove(seed: u64) -> Result<(), String> {
             let Some(nth) = tries.next() else { break None };
             let round = Round {
                 nth: 100 * (at + 1) + usize::try_from(nth).unwrap_or(0),
-                fault: match plant {
-                    // Only a call that was cut off may have run.
-                    Plant::DeniesExecution => Fault::Way(Side::Servers, Harm::Cut),
-                    Plant::None
-                    | Plant::LosesEvent
-                    | Plant::LosesMessage
-                    | Plant::RepeatsEvent
-                    | Plant::RepeatsMessage
-                    | Plant::HushesResets
-                    | Plant::ClaimsAnothersEpoch
-                    | Plant::AnswersStrangers
-                    | Plant::ShowsUnkept
-                    | Plant::KeepsWhatIsOver
-                    | Plant::MixesSessions => Fault::Window,
+                // Only a call that was cut off may have run.
+                fault: if plant == Plant::DeniesExecution {
+                    Fault::Way(Side::Servers, Harm::Cut)
+                } else {
+                    Fault::Window
                 },
                 seed: seed + nth,
                 events: PROOF_EVENTS,

@@ -124,8 +124,8 @@ impl<W: World> StreamTask<W> {
             }
             // There is no stream to ask for.
             Opened::NotOffered => self.give_up_pursuit(now),
-            // The session's end is on its way to this stream.
-            Opened::SessionGone => self.source = Source::Over,
+            // The session's end is on its way to this stream, or was before the stream began.
+            Opened::SessionGone => self.not_reattached(Reason::BackendLost, now),
             Opened::Denied(_) | Opened::Refused(_) | Opened::Unreachable => self.ask_later(now),
         }
     }

@@ -176,8 +176,11 @@ impl<W: World> StreamTask<W> {
                 self.look_at_proof(now);
             }
             Opened::NotOffered => self.not_reattached(Reason::UpstreamGap, now),
-            // The session's end is on its way to this stream.
-            Opened::SessionGone => self.source = Source::Over,
+            Opened::SessionGone => match self.name {
+                // The session's end is on its way to this stream, or was before the stream began.
+                StreamName::Post(_) => self.not_reattached(Reason::BackendLost, now),
+                StreamName::Get | StreamName::HttpSse => self.source = Source::Over,
+            },
             Opened::Denied(_) | Opened::Refused(_) | Opened::Unreachable => {
                 let (retry_ms, max) = (self.backend_retry_ms(), self.reattach_max());
                 let pursuit = self.backend.pursuit.get_or_insert(Pursuit::new(now));

@@ -8,6 +8,7 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::backend::Site;
 use crate::chance::Chance;
@@ -20,6 +21,9 @@ use crate::oracle::{Oracle, Tally};
 use crate::plant::Plant;
 use crate::weather::{Struck, Weather};
 use crate::wires::Wires;
+
+/// Once nothing goes wrong any more, every client is done by then.
+const ENDS_WITHIN: Duration = Duration::from_secs(6 * 60 * 60);
 
 /// What became of a world.
 pub(crate) struct Report {
@@ -120,7 +124,11 @@ async fn play(seed: u64, plant: Plant, change: Change) -> Report {
     };
     weather.storm(&struck, chance.fork("storm")).await;
     streets.calm.comes();
-    while people.join_next().await.is_some() {}
+    let all = async { while people.join_next().await.is_some() {} };
+    if timeout(ENDS_WITHIN, all).await.is_err() {
+        oracle.violated(format!("{} clients wait for ever", people.len()));
+        people.shutdown().await;
+    }
     oracle.judge();
     site.hush();
     // What only idle time brings to light: sessions expire after half an hour.

@@ -3,7 +3,7 @@
 //! where a reset was said; nothing twice, nothing of another stream, nothing after the end (wire contract, 4 to 6).
 //! Next: `client.rs`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -80,11 +80,8 @@ pub(crate) struct Trail {
     verdicts: Verdicts,
     /// When a process of the proxy last answered a credential with a verdict.
     proved_to: BTreeMap<(Process, u64), Instant>,
-    /// Who serves the connection, and its verdict.
-    by: Option<Process>,
+    /// What the connection that serves it has said.
     verdict: Verdict,
-    /// The processes that events came from.
-    written_by: BTreeSet<Process>,
 }
 
 /// So long the proxy takes a credential for accepted, and a moment less.
@@ -105,9 +102,7 @@ impl Trail {
             repeated: 0,
             verdicts: Verdicts::OnceProved,
             proved_to: BTreeMap::new(),
-            by: None,
             verdict: Verdict::Said,
-            written_by: BTreeSet::new(),
         }
     }
 
@@ -169,7 +164,7 @@ impl Trail {
             self.name(),
             head.status()
         ));
-        (self.by, self.verdict) = (by, Verdict::Said);
+        self.verdict = Verdict::Said;
         let epoch = asked.and_then(|asked| asked.get(1..12));
         match verdict.split(';').next().unwrap_or_default() {
             "resumed" => {
@@ -187,14 +182,8 @@ impl Trail {
                 if asked.is_some() {
                     self.wrong(oracle, "live, though a cursor was asked from");
                 }
-                match by {
-                    _ if self.number == 0 => {}
-                    // It can't know what another proxy wrote: the README says so.
-                    Some(by) if !self.written_by.contains(&by) => {
-                        oracle.counted("live beside another");
-                        self.said = Said::Reset;
-                    }
-                    Some(_) | None => self.wrong(oracle, "live, though something was written before"),
+                if self.number > 0 {
+                    self.wrong(oracle, "live, though something was written before");
                 }
                 self.prefix = None;
             }
@@ -269,12 +258,9 @@ impl Trail {
         if let (Some(epoch), false, None) = (id.get(1..12), is_prime, message.get("error")) {
             oracle.shown(epoch, seq);
         }
-        if !is_prime {
-            self.written_by.extend(self.by);
-            if self.verdict == Verdict::Owed {
-                self.wrong(oracle, "another epoch, and its first event says nothing of it");
-                self.verdict = Verdict::Said;
-            }
+        if !is_prime && self.verdict == Verdict::Owed {
+            self.wrong(oracle, "another epoch, and its first event says nothing of it");
+            self.verdict = Verdict::Said;
         }
         self.placed(oracle, (prefix, seq), if is_prime { 0 } else { 1 });
         self.ended = position.ends_with('~');

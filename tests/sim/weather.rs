@@ -245,7 +245,7 @@ impl Weather {
             clients: chance.between(1, 4) as usize,
             moderns: if chance.percent(30) { 1 } else { 0 },
             elders,
-            settings: settings(chance, storing)
+            settings: settings(chance, (storing, proxies))
                 .into_iter()
                 .chain(papers.setting())
                 .collect(),
@@ -317,7 +317,7 @@ impl Weather {
             Fault::Kill(how, most) => struck.fleet.kill(proxy, how, chance.millis(0, most)),
             Fault::Replace(when) => struck.fleet.replace(proxy, when),
             Fault::Reload => {
-                let others = settings(chance, self.backend.storing);
+                let others = settings(chance, (self.backend.storing, self.proxies));
                 let settings: Vec<_> = others.into_iter().chain(self.backend.papers.setting()).collect();
                 struck.fleet.reload(proxy, &settings);
             }
@@ -343,7 +343,7 @@ pub(crate) struct Struck<'a> {
 }
 
 /// Settings of the proxy, each from values that matter.
-fn settings(chance: &mut Chance, storing: Storing) -> Vec<String> {
+fn settings(chance: &mut Chance, (storing, proxies): (Storing, usize)) -> Vec<String> {
     let choices: [(&str, &[&str]); 11] = [
         ("upstream.stream.replay_events_max", &["4", "16", "1024"]),
         ("upstream.stream.detached_max", &["\"2s\"", "\"30s\"", "\"5m\""]),
@@ -372,6 +372,9 @@ fn settings(chance: &mut Chance, storing: Storing) -> Vec<String> {
     if is_proved {
         settings.push("upstream.event_store=per-session".to_owned());
         settings.push("upstream.stream.reattach=proved".to_owned());
+    }
+    if proxies > 1 {
+        settings.push("server.peers=possible".to_owned());
     }
     settings
 }

@@ -7,7 +7,8 @@ use crate::backend::{Backend, Exchange};
 use crate::client::Client;
 use crate::proxy::Proxy;
 use crate::session::{
-    OLDER, PRIMING, Session, epoch_of, failed, message, note, position, result, resync, verdict,
+    OLDER, PRIMING, Session, another_call, call, epoch_of, failed, message, note, position, result, resync,
+    verdict,
 };
 
 const PROVED: [&str; 2] = [
@@ -132,6 +133,34 @@ fn a_broken_answer_goes_on_with_proof() {
         client.ended();
         assert!(backend.is_silent());
     }
+}
+
+/// An answer that began when its session was over already: when it breaks, nobody else comes to end it.
+#[test]
+fn an_answer_that_outlived_its_session() {
+    let backend = Backend::start();
+    let settings = [&PROVED[..], &["upstream.session.on_session_loss=terminate"]].concat();
+    let proxy = Proxy::start(&[&backend.url()], &settings);
+    let session = Session::open(&proxy, &backend);
+    let mut client = session.post(&call("1"));
+    let running = backend.next_of("POST");
+    let mut other = session.post(&another_call("2"));
+    backend.next_of("POST").answer(404, &[], "");
+    assert_eq!(other.whole().head.status(), 404);
+    let mut running = running.stream();
+    running.chunk(&events("p= a=1"));
+    client.head();
+    client.event();
+    message(&mut client, &note(1));
+    running.cut();
+    let asked = backend.next_of("GET");
+    asked.answer(404, &[], "");
+    let error = client.event();
+    assert_eq!(
+        failed(error.data(), "1"),
+        ("backend_lost".into(), "unknown".into())
+    );
+    client.ended();
 }
 
 /// A client that is away meanwhile is resumed as if nothing had happened.
