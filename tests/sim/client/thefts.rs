@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{Answered, Person, Stolen};
 use crate::http::{Blocks, Talk};
@@ -86,7 +86,11 @@ impl Person {
     /// Reads for a moment what a theft brings.
     pub(super) async fn brings_nothing(&self, mut talk: Talk) {
         let mut blocks = Blocks::default();
-        while let Ok(Ok(piece)) = timeout(Duration::from_secs(2), talk.piece()).await {
+        // Where it came to hold its own standalone stream, notes of its own go on coming.
+        let until = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < until
+            && let Ok(Ok(piece)) = timeout(Duration::from_secs(2), talk.piece()).await
+        {
             if piece.is_empty() || blocks.add(&piece).is_err() {
                 return;
             }
