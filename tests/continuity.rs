@@ -11,6 +11,9 @@ mod lab;
 #[allow(dead_code, reason = "the check for clients uses the rest of it")]
 #[path = "interop/place.rs"]
 mod place;
+#[allow(dead_code, reason = "the wire tests use the rest of it")]
+#[path = "interop/port.rs"]
+mod port;
 #[allow(dead_code, reason = "the rolling deploy uses the rest of it")]
 #[path = "deploy/replica.rs"]
 mod replica;
