@@ -24,7 +24,7 @@ use crate::downstream::origin::HostGate;
 use crate::downstream::reject::Unheard;
 use crate::net::tls::{self, ServerTls, TlsProblem};
 use crate::net::transport::{Alpn, Transport};
-use crate::net::{Io, Net};
+use crate::net::{Io, Lack, Net};
 use crate::relay::answer::Serve;
 use crate::telemetry::instruments::Instruments;
 use crate::telemetry::words::Turned;
@@ -321,7 +321,13 @@ impl<N: Net, S: Serve> Door<N, S> {
                 Err(error) if concerns_one_connection(&error) => {}
                 Err(error) => {
                     if said.is_none_or(|said| said.elapsed() >= SAID_AGAIN) {
-                        warn!(%error, "client connections can't be accepted");
+                        let lack = Lack::of(&error);
+                        warn!(
+                            %error,
+                            lacks = lack.map(Lack::as_str),
+                            advice = lack.map(Lack::advice),
+                            "client connections can't be accepted"
+                        );
                         said = Some(Instant::now());
                     }
                     tokio::select! {

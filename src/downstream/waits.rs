@@ -148,7 +148,12 @@ impl Wait {
             }
             timer.as_mut().reset(due);
         }
-        self.timer = Timer::Wakes;
+        // Without budget the timer was not asked at all.
+        self.timer = if tokio::task::coop::has_budget_remaining() {
+            Timer::Wakes
+        } else {
+            Timer::Set
+        };
         Poll::Pending
     }
 }

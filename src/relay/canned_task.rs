@@ -115,14 +115,12 @@ impl<W: World> Canned<W> {
                 id(seq, Mark::End)
             } else {
                 // No position of the cursor's epoch: another proxy may have its log, and would go on from there.
-                match IdPrefix::in_front_of(rest, aside, relay.keys.current(), &session.uid) {
-                    Some(prefix) => {
-                        let mut id = Vec::new();
-                        prefix.event(seq, &mut id);
-                        id
-                    }
-                    None => id(seq, Mark::Event),
-                }
+                let (key, uid) = (relay.keys.current(), &session.uid);
+                let mut id = Vec::new();
+                IdPrefix::in_front_of(rest, aside, key, uid)
+                    .unwrap_or_else(|| IdPrefix::new(key, uid, aside, &cursor.stream))
+                    .event(seq, &mut id);
+                id
             };
             encode::frame(&mut frames, &id, b"", &refusal::error(request, failure));
         }

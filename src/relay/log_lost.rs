@@ -6,8 +6,8 @@
 
 use tracing::warn;
 
-use crate::pure::epoch::{EpochEnd, Reason, Seq};
-use crate::pure::event_id::StreamName;
+use crate::pure::epoch::{Epoch, EpochEnd, Reason, Seq};
+use crate::pure::event_id::{IdPrefix, StreamName};
 use crate::pure::log::Millis;
 use crate::pure::refusal::{self, Failure};
 use crate::pure::resume::Again;
@@ -131,10 +131,15 @@ impl<W: World> StreamTask<W> {
         for (nth, call) in calls.iter().enumerate() {
             at = at.next();
             let mut id = Vec::new();
-            if nth + 1 == calls.len() {
+            let rest = &calls[nth + 1..];
+            if rest.is_empty() {
                 self.prefix.end(at, &mut id);
             } else {
-                self.prefix.event(at, &mut id);
+                let aside = Epoch::from_random(self.relay.chance());
+                IdPrefix::in_front_of(rest, aside, self.relay.keys.current(), &self.session.uid)
+                    .as_ref()
+                    .unwrap_or(&self.prefix)
+                    .event(at, &mut id);
             }
             encode::frame(&mut parting.rest, &id, b"", &refusal::error(call, failure));
         }

@@ -2,7 +2,7 @@
 //! Law: what was seen outweighs what is said. A token of our own seal, made by another proxy while this one ran, is proof
 //! of a peer; from then on, and until the process ends, this proxy claims nothing that a peer may have made untrue.
 //! Absent on purpose: who they are, and any word with them. Why for ever: nobody can see that the last peer has gone.
-//! Next: `ask.rs`, which asks; the rule is `pure/session_token.rs`.
+//! Next: `gap.rs`, which asks; the rule is `pure/session_token.rs`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -16,8 +16,8 @@ use tracing::warn;
 
 use crate::config::live::Live;
 use crate::config::resolved::{self, EventStore, RequestIds, Transport};
-use crate::net::Net;
 use crate::net::tls::TlsProblem;
+use crate::net::{Lack, Net};
 use crate::pure::epoch::Epoch;
 use crate::pure::revision::{Priming, Revision};
 use crate::pure::session::CredentialFields;
@@ -338,8 +338,13 @@ impl<W: World> Pool<W> {
             let seat = replica.seat();
             match self.send_once(&replica, session, request, deadline).await {
                 Ok(answer) => return Ok((seat, answer)),
-                // The next one would lack the same.
-                Err(error @ (SendError::Unknown(_) | SendError::NotSent(Cause::Lacking(_)))) => {
+                // The next one would lack the same, but for ports: each address has its own.
+                Err(
+                    error @ (SendError::Unknown(_)
+                    | SendError::NotSent(Cause::Lacking(
+                        Lack::Descriptors | Lack::Files | Lack::Memory,
+                    ))),
+                ) => {
                     return Err(error.into());
                 }
                 Err(error @ SendError::NotSent(_)) => {

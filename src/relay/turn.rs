@@ -61,20 +61,21 @@ pub(crate) struct Told {
 impl<W: World> StreamTask<W> {
     /// Ends the epoch for this reason.
     pub(crate) fn turn(&mut self, reason: Reason, again: Again, waiting: Option<(Presented, Waiting)>) {
-        if let Some(turning) = &mut self.turning {
-            // Two clients met the same turn: the newer one gets the stream, the older one is held. Asking again, both would
-            // take it from each other without an end.
-            if let Some(waiting) = waiting
-                && let Some((_, older)) = turning.waiting.replace(waiting)
-            {
-                older.answer(Reply::Private(turning.reason));
-            }
-            return;
-        }
         let again = match again {
             Again::Nothing => Vec::new(),
             Again::Events { after, upto } => told_after(&self.log, after, upto),
         };
+        if let Some(turning) = &mut self.turning {
+            // Two clients met the same turn: the newer one gets the stream, and what it did not have; the older one is held.
+            // Asking again, both would take it from each other without an end.
+            if let Some(waiting) = waiting {
+                turning.again = again;
+                if let Some((_, older)) = turning.waiting.replace(waiting) {
+                    older.answer(Reply::Private(turning.reason));
+                }
+            }
+            return;
+        }
         let epoch = Epoch::from_random(self.relay.chance());
         let (relay, key) = (self.relay.clone(), self.session.stream_key(&self.name, epoch));
         let claim = Claim {

@@ -147,7 +147,6 @@ impl<W: World> StreamTask<W> {
                 self.take_whole(body.trim_ascii(), now);
                 // What answers none of them is no answer.
                 self.fail_open(Reason::BackendLost, now);
-                self.session.finished(self.epoch);
             }
             Late::Refused(status) => {
                 self.answer_each(now, |id| refusal::backend_status(id, status));

@@ -46,11 +46,15 @@ impl<W: World> StreamTask<W> {
         self.ask_if_healthy(now);
     }
 
-    /// The replica answers again, after it could not be reached: the upstream GET does not wait until its turn.
+    /// The replica answers again, after it could not be reached: the upstream GET does not wait until its turn. Only ever
+    /// brought forward, and once for each try: a replica that goes and comes faster than that is asked all the same.
     pub(crate) fn replica_is_back(&mut self, now: Millis) {
         debug!(session = %self.session.label(), "replica is back; the standalone stream is opened again soon");
         self.backoff.succeed();
-        self.reopen_later(now);
+        let soon = Millis(now.0 + self.backoff.next_wait(self.relay.chance()).as_millis() as u64);
+        if let Source::Waiting { until, back } = &mut self.source {
+            (*until, *back) = ((*until).min(soon), None);
+        }
     }
 
     /// Whether only one replica can say how the stream goes on.

@@ -58,7 +58,8 @@ pub enum Cause {
     BadHead(HeadError),
     /// No head came before the deadline.
     HeadTimeout,
-    /// This machine could not open a connection: it says nothing of the replica, and no other one would be reached.
+    /// This machine could not open a connection: it says nothing of the replica, and but for ports no other one would be
+    /// reached.
     Lacking(Lack),
     /// As many exchanges as allowed are under way with this replica.
     Overloaded {
