@@ -441,6 +441,12 @@ impl Elder {
         let (first, mut times) = (Instant::now(), 0);
         loop {
             times += 1;
+            // With another credential it is another request.
+            self.renewed = if times == 1 {
+                self.streets.papers.renewed
+            } else {
+                0
+            };
             let answered = self.post(endpoint, &body).await;
             let status = match &answered {
                 Answered::Whole(head, _) => head.status(),
