@@ -86,6 +86,20 @@ pub struct Opening {
 pub trait Attach: Send {
     /// Hands the sink over. Never waits.
     fn attach(self: Box<Self>, sink: Box<dyn ClientSink>);
+
+    /// Where a client reads of what it will not get.
+    fn tells(&self) -> Tells {
+        Tells::OnTheStream
+    }
+}
+
+/// Where a client reads of what it will not get.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tells {
+    /// Among its events; or there is nothing of the kind.
+    OnTheStream,
+    /// In the verdict of the answer's head, and nowhere else.
+    InTheHead,
 }
 
 /// Why a request is refused in our own name; whose fault, and what now, is in each variant.

@@ -17,7 +17,7 @@ use crate::pure::sse::encode;
 use crate::pure::stream::attach::{Boundary, Presented, Standing, succession};
 use crate::pure::stream::{Agent, Answers, Greeting, Succession};
 use crate::relay::again::Acknowledged;
-use crate::relay::answer::{Attach, Opening};
+use crate::relay::answer::{Attach, Opening, Tells};
 use crate::relay::canned_task;
 use crate::relay::farewell::Late;
 use crate::relay::headers::{self, Verdict};
@@ -65,6 +65,7 @@ const EARLY_MAX: usize = 8;
 struct Ticket {
     mailbox: Arc<Mailbox>,
     ask: u32,
+    tells: Tells,
     state: TicketState,
 }
 
@@ -78,6 +79,10 @@ impl Attach for Ticket {
     fn attach(mut self: Box<Self>, sink: Box<dyn ClientSink>) {
         self.state = TicketState::Used;
         self.mailbox.post(Command::Attach { ask: self.ask, sink });
+    }
+
+    fn tells(&self) -> Tells {
+        self.tells
     }
 }
 
@@ -245,6 +250,11 @@ impl<W: World> StreamTask<W> {
         let ticket = Ticket {
             mailbox: Arc::clone(&self.mailbox),
             ask,
+            tells: match (&self.name, verdict) {
+                // What is held of an answer comes without a word on what is not.
+                (StreamName::Post(_), Verdict::Reset { .. }) => Tells::InTheHead,
+                (StreamName::Post(_) | StreamName::Get | StreamName::HttpSse, _) => Tells::OnTheStream,
+            },
             state: TicketState::Open,
         };
         let headers = headers::of_stream(HeaderMap::new(), verdict);
@@ -279,6 +289,7 @@ impl<W: World> StreamTask<W> {
         let ticket = Ticket {
             mailbox: Arc::clone(&self.mailbox),
             ask,
+            tells: Tells::OnTheStream,
             state: TicketState::Open,
         };
         Opening {

@@ -16,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval_at, sleep, timeout};
 use crate::pure::session::Phase;
 use crate::pure::sse::encode;
 use crate::relay::Relay;
-use crate::relay::answer::{Answer, Attach, Call};
+use crate::relay::answer::{Answer, Attach, Call, Tells};
 use crate::relay::gate::{self, Admitted};
 use crate::relay::reader::Parting;
 use crate::relay::session::Session;
@@ -79,8 +79,12 @@ async fn held<W: World>(unproved: Unproved<W>, mut parting: Parting) {
         Held::SentAway => {}
         Held::Admitted => {
             match get::get(&unproved.relay, &unproved.session, &unproved.call).await {
-                // What was sent are comments, whole: the stream begins as on a new connection.
-                Answer::Stream(opening) => return opening.ticket.attach(parting.sink),
+                Answer::Stream(opening) => match opening.ticket.tells() {
+                    // What was sent are comments, whole: the stream begins as on a new connection.
+                    Tells::OnTheStream => return opening.ticket.attach(parting.sink),
+                    // The head was sent without a verdict: it asks again, and reads it there.
+                    Tells::InTheHead => {}
+                },
                 Answer::Whole(_) | Answer::Passing(_) | Answer::Refused(_) => {}
             }
         }

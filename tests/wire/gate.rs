@@ -250,6 +250,36 @@ fn a_client_is_held_until_the_backend_has_spoken() {
     assert!(backend.is_silent());
 }
 
+/// What the window holds of an answer comes without a word on what it does not, but for the verdict: a client whose head was
+/// sent without one asks again, and reads it there.
+#[test]
+fn a_client_that_was_held_is_told_of_a_gap_in_the_head() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &["upstream.stream.replay_events_max=2"]);
+    let session = opened(&proxy, &backend, OWN);
+    let (client, mut exchange, cursor) = streaming(&session, &backend, OWN);
+    client.cut();
+    session.client_left(&proxy);
+    for n in 3..9 {
+        exchange.event(&note(n));
+    }
+    exchange.event(&result("1"));
+    exchange.finish();
+    let mut client = resume(&session, OTHER, &cursor);
+    let ping = backend.next();
+    let head = client.head();
+    assert_eq!(head.get("throughline-continuity"), None, "nothing is said yet");
+    ping.json("{}");
+    let event = client.event();
+    assert!(event.retry.is_some() && event.data.is_none(), "{event:?}");
+    client.ended();
+    let mut client = resume(&session, OTHER, &cursor);
+    assert_eq!(verdict(&client.head()), "reset window_exceeded");
+    primed(&mut client);
+    message(&mut client, &result("1"));
+    client.ended();
+}
+
 /// Whoever is held keeps nothing up: it ends with its session, and with the proxy.
 #[test]
 fn a_client_that_is_held_when_its_session_ends() {
