@@ -13,7 +13,7 @@ use tokio::sync::futures::Notified;
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
 use crate::pure::epoch::{Epoch, Reason, Seq};
-use crate::pure::event_id::{Asked, Conn, EventId, IdPrefix, Mark, StreamName};
+use crate::pure::event_id::{Asked, Conn, EventId, IdPrefix, StreamName};
 use crate::pure::refusal::{self, Failure};
 use crate::pure::rpc::RequestId;
 use crate::pure::session::Phase;
@@ -21,6 +21,7 @@ use crate::pure::sse::encode;
 use crate::pure::stream::Agent;
 use crate::relay::Relay;
 use crate::relay::answer::Attach;
+use crate::relay::aside;
 use crate::relay::ask;
 use crate::relay::reader::Parting;
 use crate::relay::session::Session;
@@ -76,17 +77,9 @@ impl<W: World> Canned<W> {
         agent: Agent,
     ) -> Self {
         let mut frames = Vec::new();
-        let id = |seq: Seq, mark: Mark| {
-            let mut id = Vec::new();
-            EventId {
-                seq,
-                mark,
-                ..cursor.clone()
-            }
-            .encode(&mut id);
-            id
-        };
-        let prime = id(cursor.seq, Mark::Prime(Conn::from_random(relay.chance())));
+        let own = cursor.prefix();
+        let mut prime = Vec::new();
+        own.prime(cursor.seq, Conn::from_random(relay.chance()), &mut prime);
         ask::greet(
             &mut frames,
             &prime,
@@ -106,24 +99,13 @@ impl<W: World> Canned<W> {
             reason,
             epoch: cursor.epoch,
         };
-        let aside = Epoch::from_random(relay.chance());
-        let mut seq = cursor.seq;
-        for (nth, request) in requests.iter().enumerate() {
-            seq = seq.next();
-            let rest = &requests[nth + 1..];
-            let id = if rest.is_empty() {
-                id(seq, Mark::End)
-            } else {
-                // No position of the cursor's epoch: another proxy may have its log, and would go on from there.
-                let (key, uid) = (relay.keys.current(), &session.uid);
-                let mut id = Vec::new();
-                IdPrefix::in_front_of(rest, aside, key, uid)
-                    .unwrap_or_else(|| IdPrefix::new(key, uid, aside, &cursor.stream))
-                    .event(seq, &mut id);
-                id
-            };
-            encode::frame(&mut frames, &id, b"", &refusal::error(request, failure));
-        }
+        aside::tell(
+            (relay, session),
+            (&cursor.stream, &own),
+            (&requests, cursor.seq),
+            |request| refusal::error(request, failure),
+            &mut frames,
+        );
         let then = if requests.is_empty() {
             Then::Comments
         } else {

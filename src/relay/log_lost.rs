@@ -6,13 +6,13 @@
 
 use tracing::warn;
 
-use crate::pure::epoch::{Epoch, EpochEnd, Reason, Seq};
-use crate::pure::event_id::{IdPrefix, StreamName};
+use crate::pure::epoch::{EpochEnd, Reason, Seq};
+use crate::pure::event_id::StreamName;
 use crate::pure::log::Millis;
 use crate::pure::refusal::{self, Failure};
 use crate::pure::resume::Again;
 use crate::pure::rpc::{EventKind, Message, RequestId, classify_event};
-use crate::pure::sse::encode;
+use crate::relay::aside;
 use crate::relay::farewell::Late;
 use crate::relay::sink::Ending;
 use crate::relay::source::Source;
@@ -127,22 +127,13 @@ impl<W: World> StreamTask<W> {
             return;
         };
         let mut parting = reader.part(&self.log, self.kept);
-        let mut at = had;
-        for (nth, call) in calls.iter().enumerate() {
-            at = at.next();
-            let mut id = Vec::new();
-            let rest = &calls[nth + 1..];
-            if rest.is_empty() {
-                self.prefix.end(at, &mut id);
-            } else {
-                let aside = Epoch::from_random(self.relay.chance());
-                IdPrefix::in_front_of(rest, aside, self.relay.keys.current(), &self.session.uid)
-                    .as_ref()
-                    .unwrap_or(&self.prefix)
-                    .event(at, &mut id);
-            }
-            encode::frame(&mut parting.rest, &id, b"", &refusal::error(call, failure));
-        }
+        aside::tell(
+            (&self.relay, &self.session),
+            (&self.name, &self.prefix),
+            (&calls, had),
+            |call| refusal::error(call, failure),
+            &mut parting.rest,
+        );
         if !calls.is_empty() {
             self.relay
                 .calls_failed(&self.session, &self.name, failure, calls.len());

@@ -42,6 +42,7 @@ use crate::upstream::Deadline;
 mod aftermath;
 mod again;
 pub mod answer;
+mod aside;
 mod ask;
 mod asks;
 mod backend_side;

@@ -15,10 +15,10 @@ use crate::pure::event_id::{Conn, IdPrefix, Rid, StreamName};
 use crate::pure::refusal::{self, Failure};
 use crate::pure::rpc::{self, RequestId};
 use crate::pure::session::Losses;
-use crate::pure::sse::encode;
 use crate::pure::stream::Agent;
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Attach, Opening};
+use crate::relay::aside;
 use crate::relay::ask;
 use crate::relay::headers::{self, Verdict};
 use crate::relay::passing::{self, Passing};
@@ -66,13 +66,13 @@ pub(crate) fn say<W: World>(
     session.pool.instruments.calls_refused.add(ids.len() as u64);
     info!(session = %session.label(), calls = ids.len(), "calls were refused: the model is told of the loss first");
     let words = Words::of(ids.len(), refusing.body);
-    let said: Vec<Vec<u8>> = ids.iter().map(|id| words.to(id)).collect();
     match Rid::of(ids) {
         Some(rid) if takes_events(refusing.fields) => {
-            as_stream(relay, session, (rid, ids), &said, refusing.agent)
+            as_stream(relay, session, (rid, ids), words, refusing.agent)
         }
         Some(_) | None => {
             session.standing.change(Losses::told);
+            let said: Vec<Vec<u8>> = ids.iter().map(|id| words.to(id)).collect();
             let body = match said.as_slice() {
                 [one] => one.clone(),
                 several => [b"[", several.join(&b","[..]).as_slice(), b"]"].concat(),
@@ -131,7 +131,7 @@ fn as_stream<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
     (rid, ids): (Rid, &[RequestId]),
-    said: &[Vec<u8>],
+    words: Words,
     agent: Agent,
 ) -> Answer<Passing<W>> {
     let name = StreamName::Post(rid);
@@ -146,21 +146,13 @@ fn as_stream<W: World>(
         session.greeting(agent),
         relay.base_retry_ms(session),
     );
-    let mut seq = Seq::START;
-    for (nth, data) in said.iter().enumerate() {
-        seq = seq.next();
-        id.clear();
-        let rest = &ids[nth + 1..];
-        if rest.is_empty() {
-            prefix.end(seq, &mut id);
-        } else {
-            IdPrefix::in_front_of(rest, epoch, relay.keys.current(), &session.uid)
-                .as_ref()
-                .unwrap_or(&prefix)
-                .event(seq, &mut id);
-        }
-        encode::frame(&mut frames, &id, b"", data);
-    }
+    aside::tell(
+        (relay, session),
+        (&name, &prefix),
+        (ids, Seq::START),
+        |id| words.to(id),
+        &mut frames,
+    );
     let verdict = Verdict::Live { epoch };
     relay.verdict(session, &name, verdict);
     let ticket = Box::new(Telling {

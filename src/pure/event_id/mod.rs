@@ -204,6 +204,14 @@ impl EventId {
         }
     }
 
+    /// What stands before the position in it.
+    pub fn prefix(&self) -> IdPrefix {
+        let mut out = Vec::with_capacity(EVENT_ID_BYTES_MAX);
+        covered(self.kid, self.epoch, &self.stream, &mut out);
+        close_prefix(&self.mac, &mut out);
+        IdPrefix(out.into())
+    }
+
     /// The same position of the same life, under another name of its stream: one that names fewer requests.
     #[must_use]
     pub fn renamed(&self, key: &Key, uid: &Uid, stream: StreamName) -> Self {
@@ -241,14 +249,22 @@ impl IdPrefix {
         Self(out.into())
     }
 
-    /// For answers that stand in no log: the prefix of the one in front of the answers to `rest`. Who comes back with such an
-    /// id is told of these and of nothing else, whomever it asks: nobody has a log of this epoch. `None` if there are none,
-    /// or too many to be named.
-    pub fn in_front_of(rest: &[RequestId], epoch: Epoch, key: &Key, uid: &Uid) -> Option<Self> {
-        let rid = Rid::of(rest)?;
-        match rid.asked() {
-            Asked::Hashed => None,
-            Asked::One(_) | Asked::Batch(_) => Some(Self::new(key, uid, epoch, &StreamName::Post(rid))),
+    /// For answers that stand in no log: the prefix of the one in front of the answers to `rest`, at least one. Who comes
+    /// back with such an id is told of these and of nothing else, whomever it asks: nobody has a log of this epoch. If they
+    /// are too many to be named, it bears the name of `stream`, which they are all of.
+    pub fn in_front_of(
+        rest: &[RequestId],
+        stream: &StreamName,
+        epoch: Epoch,
+        (key, uid): (&Key, &Uid),
+    ) -> Self {
+        let named = Rid::of(rest).filter(|rid| match rid.asked() {
+            Asked::Hashed => false,
+            Asked::One(_) | Asked::Batch(_) => true,
+        });
+        match named {
+            Some(rid) => Self::new(key, uid, epoch, &StreamName::Post(rid)),
+            None => Self::new(key, uid, epoch, stream),
         }
     }
 
