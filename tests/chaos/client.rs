@@ -12,11 +12,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::http::{Blocks, Event, Talk};
+use crate::http::{Answered, Blocks, Event, Talk};
 use crate::oracle::Outcome;
 use crate::pace::pass;
 use crate::street::{Again, Street, THE_PROXY};
-use crate::talk::{Answered, BOUND, Line};
+use crate::talk::{BOUND, Line};
 use crate::trail::{Kind, Meaning, Trail, outcome_of};
 
 /// A call that has no outcome after so long hangs: what is configured, every fault's length, and a busy machine.

@@ -10,23 +10,13 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::http::{Head, Talk};
+use crate::http::{Answered, Talk};
 use crate::oracle::Oracle;
 use crate::street::Street;
 
 /// A request has the head of its answer, and an open stream its next comment, within this time: the proxy's longest
 /// configured wait, every fault's length, and a busy machine.
 pub(crate) const BOUND: Duration = Duration::from_secs(45);
-
-/// How a request was answered.
-pub(crate) enum Answered {
-    /// With an event stream.
-    Stream(Head, Talk),
-    /// With a body that came whole.
-    Whole(Head, String),
-    /// Not, or not to its end.
-    Lost,
-}
 
 /// One client's way to the proxy.
 #[derive(Clone)]
@@ -108,14 +98,6 @@ impl Line {
         }
         text.push_str(&format!("content-length: {}\r\n\r\n{body}", body.len()));
         talk.send(&text).await?;
-        let head = talk.head().await?;
-        let Some(head) = head else {
-            return Ok(Answered::Lost);
-        };
-        if head.is_stream() && head.status() == 200 {
-            return Ok(Answered::Stream(head, talk));
-        }
-        let body = talk.whole().await?;
-        Ok(Answered::Whole(head, body))
+        talk.answered().await
     }
 }

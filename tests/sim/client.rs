@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout};
 use crate::backend::Site;
 use crate::chance::Chance;
 use crate::clock::pass;
-use crate::http::{Blocks, Event, Head, Talk};
+use crate::http::{Answered, Blocks, Event, Talk};
 use crate::oracle::{Oracle, Outcome, Process};
 use crate::papers::Papers;
 use crate::place::proxy_address;
@@ -110,13 +110,6 @@ enum End {
     /// In an orderly way, with what the server last said of coming back.
     Orderly,
     Broken,
-}
-
-/// How a request was answered.
-pub(crate) enum Answered {
-    Stream(Head, Talk),
-    Whole(Head, String),
-    Lost,
 }
 
 impl Person {
@@ -272,15 +265,7 @@ impl Person {
         }
         text.push_str(&format!("content-length: {}\r\n\r\n{body}", body.len()));
         talk.send(&text).await?;
-        let head = talk.head().await?;
-        let Some(head) = head else {
-            return Ok(Answered::Lost);
-        };
-        if head.is_stream() && head.status() == 200 {
-            return Ok(Answered::Stream(head, talk));
-        }
-        let body = talk.whole().await?;
-        Ok(Answered::Whole(head, body))
+        talk.answered().await
     }
 
     /// Reads one connection of a stream until it ends, its request is answered, or it is left.

@@ -12,10 +12,10 @@ use tokio::time::{Instant, timeout};
 
 use crate::chance::Chance;
 use crate::client::calls::SAME_REQUEST;
-use crate::client::{Answered, GLANCE, PATIENCE, Streets};
+use crate::client::{GLANCE, PATIENCE, Streets};
 use crate::clock::pass;
 use crate::desk::{Desk, Standing, Wanted};
-use crate::http::{Blocks, Event, Talk};
+use crate::http::{Answered, Blocks, Event, Talk};
 use crate::oracle::{Oracle, Outcome};
 use crate::place::proxy_address;
 use crate::plant::Plant;
@@ -163,14 +163,7 @@ impl Elder {
             body.len()
         ))
         .await?;
-        let Some(head) = talk.head().await? else {
-            return Ok(Answered::Lost);
-        };
-        if head.is_stream() && head.status() == 200 {
-            return Ok(Answered::Stream(head, talk));
-        }
-        let body = talk.whole().await?;
-        Ok(Answered::Whole(head, body))
+        talk.answered().await
     }
 
     /// Asks for a session until there is one.

@@ -196,6 +196,30 @@ impl Talk {
     }
 }
 
+/// How a request was answered.
+pub(crate) enum Answered {
+    /// With an event stream.
+    Stream(Head, Talk),
+    /// With a body that came whole.
+    Whole(Head, String),
+    /// Not, or not to its end.
+    Lost,
+}
+
+impl Talk {
+    /// The answer to what was sent.
+    pub(crate) async fn answered(mut self) -> io::Result<Answered> {
+        let Some(head) = self.head().await? else {
+            return Ok(Answered::Lost);
+        };
+        if head.is_stream() && head.status() == 200 {
+            return Ok(Answered::Stream(head, self));
+        }
+        let body = self.whole().await?;
+        Ok(Answered::Whole(head, body))
+    }
+}
+
 /// One event of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Event {

@@ -9,9 +9,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Answered, PATIENCE, Person};
+use super::{PATIENCE, Person};
 use crate::clock::pass;
-use crate::http::{Blocks, Event, Talk};
+use crate::http::{Answered, Blocks, Event, Talk};
 use crate::oracle::{Oracle, Outcome};
 use crate::trail::outcome_of;
 

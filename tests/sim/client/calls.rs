@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Answered, End, PATIENCE, Person};
+use super::{End, PATIENCE, Person};
 use crate::clock::pass;
-use crate::http::Talk;
+use crate::http::{Answered, Talk};
 use crate::oracle::Outcome;
 use crate::trail::{Kind, Trail, outcome_of};
 

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::time::Instant;
 
-use super::{Answered, PATIENCE, Person};
+use super::{PATIENCE, Person};
 use crate::clock::pass;
+use crate::http::Answered;
 use crate::trail::{Kind, Trail};
 use crate::weather::Listening;
 

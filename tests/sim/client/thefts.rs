@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
-use super::{Answered, Person, Stolen};
-use crate::http::{Blocks, Talk};
+use super::{Person, Stolen};
+use crate::http::{Answered, Blocks, Talk};
 use crate::papers;
 use crate::plant::Plant;
 
