@@ -13,11 +13,12 @@ mod listener;
 mod thefts;
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
+use throughline::pure::limits::CREDENTIALS_MAX;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -25,11 +26,11 @@ use crate::backend::Site;
 use crate::chance::Chance;
 use crate::clock::pass;
 use crate::http::{Answered, Blocks, Event, Talk};
-use crate::oracle::{Oracle, Outcome, Process};
+use crate::oracle::{Oracle, Outcome};
 use crate::papers::Papers;
 use crate::place::proxy_address;
 use crate::plant::{Plant, Wake};
-use crate::trail::{Meaning, Trail};
+use crate::trail::{AskedBy, Meaning, Trail};
 use crate::weather::{ClientWays, Listening};
 use crate::wires::Wires;
 
@@ -95,6 +96,8 @@ pub(crate) struct Person {
     papers: u64,
     /// Of a hundred requests, before so many it gets itself another.
     renewed: u64,
+    /// How many of them its session was shown.
+    shown: Arc<AtomicUsize>,
     /// The calls that it makes.
     makes: Vec<String>,
     /// The session is over; a client would begin a new one.
@@ -125,6 +128,7 @@ impl Person {
             token: String::new(),
             at: 0,
             papers: 0,
+            shown: Arc::new(AtomicUsize::new(1)),
             makes: Vec::new(),
             gone: Arc::default(),
             goal: None,
@@ -165,8 +169,12 @@ impl Person {
     }
 
     /// Who answers, and to which credential.
-    fn asked_by(&self, talk: &Talk) -> Option<(Process, u64)> {
-        Some((talk.wire.served_by()?, self.papers))
+    fn asked_by(&self, talk: &Talk) -> Option<AskedBy> {
+        Some(AskedBy {
+            process: talk.wire.served_by()?,
+            credential: self.papers,
+            is_kept: self.shown.load(Ordering::Relaxed) <= CREDENTIALS_MAX,
+        })
     }
 
     fn oracle(&self) -> &Oracle {
@@ -236,6 +244,7 @@ impl Person {
         }
         if self.chance.percent(self.renewed) {
             self.papers = self.chance.next();
+            self.shown.fetch_add(1, Ordering::Relaxed);
         }
         let host = proxy_address(self.at);
         let wire = self.streets.net.connect(host)?;

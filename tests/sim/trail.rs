@@ -40,6 +40,15 @@ pub(crate) enum Verdicts {
     PerhapsLater,
 }
 
+/// Which process of the proxy answers a client, and to which credential.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AskedBy {
+    pub(crate) process: Process,
+    pub(crate) credential: u64,
+    /// Its session was shown no more credentials than a proxy remembers of one.
+    pub(crate) is_kept: bool,
+}
+
 /// Whether the connection's verdict was said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
@@ -151,10 +160,10 @@ impl Trail {
     pub(crate) fn opened(
         &mut self,
         oracle: &Oracle,
-        (head, asked_by): (&Head, Option<(Process, u64)>),
+        (head, asked_by): (&Head, Option<AskedBy>),
         asked: Option<&str>,
     ) {
-        let by = asked_by.map(|(by, _)| by);
+        let by = asked_by.map(|asked_by| asked_by.process);
         let verdict = head
             .field("throughline-continuity")
             .unwrap_or_default()
@@ -201,12 +210,12 @@ impl Trail {
         // The head of a call's answer may come before its backend has said anything.
         let is_read_from_log = asked.is_some() || self.kind == Kind::Notes;
         if let (Some(by), true) = (asked_by, is_read_from_log && !verdict.is_empty()) {
-            self.proved_to.insert(by, Instant::now());
+            self.proved_to.insert((by.process, by.credential), Instant::now());
         }
         self.may_repeat = asked.is_none();
     }
 
-    fn may_say_later(&self, asked_by: Option<(Process, u64)>) -> bool {
+    fn may_say_later(&self, asked_by: Option<AskedBy>) -> bool {
         match self.verdicts {
             Verdicts::OnceProved => !self.is_known_to(asked_by),
             Verdicts::InHeads => false,
@@ -215,8 +224,9 @@ impl Trail {
     }
 
     /// Whether this process of the proxy knows by now that the backend takes the client's credential.
-    fn is_known_to(&self, by: Option<(Process, u64)>) -> bool {
-        let at = by.and_then(|by| self.proved_to.get(&by));
+    fn is_known_to(&self, by: Option<AskedBy>) -> bool {
+        let by = by.filter(|by| by.is_kept);
+        let at = by.and_then(|by| self.proved_to.get(&(by.process, by.credential)));
         at.is_some_and(|at| at.elapsed() < PROVED)
     }
 
