@@ -42,7 +42,10 @@ for ((round = 1; round <= ROUNDS; round++)); do
         json-open)    load "$proxy" "$RESULTS" json --conns 16 --rate "${RATE:-2000}" --secs "${SECS:-2}" --warm 0.3;;
         sse-fire)     load "$proxy" "$RESULTS" sse --streams 8 --n 2000 --bytes 200 --secs "${SECS:-2}";;
         sse-flush)    load "$proxy" "$RESULTS" sse --streams 8 --n 2000 --bytes 200 --flush --secs "${SECS:-2}";;
-        sse-paced)    load "$proxy" "$RESULTS" sse --streams 500 --n 100000 --bytes 200 --interval-us 50000 --secs "${PACED_SECS:-3}" --warm 0.5;;
+        sse-paced)
+          load "$proxy" "$RESULTS" sse --streams 500 --n 100000 --bytes 200 --interval-us 50000 --secs "${PACED_SECS:-3}" --warm 0.5
+          # throughline reads on for clients that may come back: 500 streams more in every measurement that follows.
+          afresh "$proxy";;
         replay)       load "$proxy" "$RESULTS" replay --streams 8 --n 1000 --bytes 200 --secs "${SECS:-2}";;
         idle)         afresh "$proxy"; load "$proxy" "$RESULTS" idle --streams "${IDLE:-2000}" --conc 100 --settle 3 --hold 1;;
         idle-tls|idle-h2)

@@ -39,7 +39,7 @@ certify() { # the certificate of the run
 }
 start_backends() {
   certify
-  free_ports 9101 9191 9192 8101 8102 8103 8104 8120 8121
+  free_ports 9101 9191 9192 8101 8102 8103 8104 8110 8120 8121
   ( on "$LOAD_CPU" "$BIN/mockserver" --listen 127.0.0.1:9101 --admin 127.0.0.1:9191 ) >/dev/null 2>"$RUN/backend-a.err" & BACKEND_A=$!
   ( on "$LOAD_CPU" "$BIN/mockserver" --listen 127.0.0.2:9101 --admin 127.0.0.1:9192 ) >/dev/null 2>"$RUN/backend-b.err" & BACKEND_B=$!
   wait_port 127.0.0.1 9191 && wait_port 127.0.0.1 9192 || exit 1
@@ -61,6 +61,7 @@ start_proxy() { # NAME
       COMMANDS[$1]="nginx -c $(settings nginx.conf)"; URLS[$1]=http://127.0.0.1:8101/mcp
       TLS_URLS[$1]=https://127.0.0.1:8103/mcp; HTTP2_URLS[$1]=https://127.0.0.1:8104/mcp;;
     haproxy) COMMANDS[$1]="haproxy -db -f $(settings haproxy.cfg)"; URLS[$1]=http://127.0.0.1:8102/mcp;;
+    relay) COMMANDS[$1]="$BIN/relay 127.0.0.1:8110 127.0.0.1:9101,127.0.0.2:9101"; URLS[$1]=http://127.0.0.1:8110/mcp;;
     throughline)
       local listen="--listen 127.0.0.1:8120"
       [ -z "${TLS:-}" ] || listen="--set server.listen=[{address=\"127.0.0.1:8121\",tls={certificate=\"$RUN/tls.pem\",key=\"$RUN/tls.key\"}}]"
@@ -96,7 +97,7 @@ load() { # NAME RESULTS MODE ARGUMENTS...
     || echo "{\"name\":\"$name\",\"mode\":\"$1\",\"failed\":true}" >>"$results"
   [ "$name" != direct ] || move "$LOAD_CPU" "${PIDS[direct]}"
 }
-afresh() { stop_proxy "$1"; start_proxy "$1"; }
+afresh() { [ "$1" = direct ] || { stop_proxy "$1"; start_proxy "$1"; }; }
 # Idle sessions, each with its GET stream open, that stand while `load` runs. What they were is added to RESULTS at their end.
 hold() { # NAME STREAMS
   : >"$RUN/hold.out"
