@@ -117,7 +117,12 @@ impl<W: World> Future for StreamTask<W> {
             task.mailbox.register(cx);
         }
         let mut rounds = 0;
-        while task.round(cx, now) == Progress::Made {
+        let mut last = Progress::Made;
+        loop {
+            last = task.round(cx, now, last);
+            if last == Progress::None {
+                break;
+            }
             rounds += 1;
             if rounds == ROUNDS_MAX {
                 cx.waker().wake_by_ref();
@@ -144,16 +149,20 @@ impl<W: World> Future for StreamTask<W> {
 /// Whether a round moved something, so that another may.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
+    /// Something that a whole round must follow.
     Made,
+    /// The backend's events, which were passed on: nothing is to be done but to see whether more have come.
+    Read,
     None,
 }
 
 impl<W: World> StreamTask<W> {
-    fn round(&mut self, cx: &mut Context<'_>, now: Millis) -> Progress {
+    fn round(&mut self, cx: &mut Context<'_>, now: Millis, mut last: Progress) -> Progress {
         if self.poll_turn(cx, now).is_pending() {
             return Progress::None;
         }
         for command in self.mailbox.take() {
+            last = Progress::Made;
             self.obey(command, now);
             if matches!(self.phase, Phase::Over(_)) {
                 return Progress::None;
@@ -164,7 +173,11 @@ impl<W: World> StreamTask<W> {
         if self.poll_turn(cx, now).is_pending() {
             return Progress::None;
         }
+        let is_passed_on = last == Progress::Read && self.spill.is_empty();
         let read = self.read_source(cx, now);
+        if is_passed_on && read == Progress::None {
+            return Progress::None;
+        }
         self.poll_promise(cx, now);
         let written = self.written;
         self.end_if_draining(now);
@@ -230,7 +243,11 @@ impl<W: World> StreamTask<W> {
                     return Progress::None;
                 };
                 self.was_read(read, now);
-                Progress::Made
+                if matches!(self.source, Source::Reading(_)) {
+                    Progress::Read
+                } else {
+                    Progress::Made
+                }
             }
             Source::Draining(body, _) => match body.poll_events(cx, &mut |_: Block<'_>| {}) {
                 Poll::Pending => Progress::None,
