@@ -243,11 +243,7 @@ impl<W: World> StreamTask<W> {
                     return Progress::None;
                 };
                 self.was_read(read, now);
-                if matches!(self.source, Source::Reading(_)) {
-                    Progress::Read
-                } else {
-                    Progress::Made
-                }
+                self.progress_of_reading()
             }
             Source::Draining(body, _) => match body.poll_events(cx, &mut |_: Block<'_>| {}) {
                 Poll::Pending => Progress::None,
@@ -279,6 +275,19 @@ impl<W: World> StreamTask<W> {
                 }
             },
             Source::Waiting { back: None, .. } | Source::Polled { .. } | Source::Over => Progress::None,
+        }
+    }
+
+    /// What a round has to do once this one has passed on what was read.
+    const fn progress_of_reading(&self) -> Progress {
+        match self.source {
+            Source::Reading(_) => Progress::Read,
+            Source::Draining(..)
+            | Source::Opening(_)
+            | Source::Answering(..)
+            | Source::Waiting { .. }
+            | Source::Polled { .. }
+            | Source::Over => Progress::Made,
         }
     }
 
