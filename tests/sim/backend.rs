@@ -117,6 +117,11 @@ impl Site {
         site
     }
 
+    /// Whether there were two processes of the proxy at a time.
+    fn had_two_proxies(&self) -> bool {
+        self.proxies > 1 || self.oracle.count("proxies drained") > 0
+    }
+
     fn replica(&self, nth: usize) -> MutexGuard<'_, Replica> {
         self.replicas[nth].lock().expect("no panic while it is held")
     }
@@ -403,8 +408,8 @@ impl Here {
         });
         match times {
             Some(1) => self.site.oracle.counted("answers to backends"),
-            // A client may answer through one proxy what another one gives up for it.
-            Some(2) if self.site.proxies > 1 && message.get("error").is_some() => {
+            // A client may answer through one proxy what another one gives up for it: one beside it, or one that drains.
+            Some(2) if self.site.had_two_proxies() && message.get("error").is_some() => {
                 self.site.oracle.counted("questions given up beside an answer");
             }
             Some(times) => self
