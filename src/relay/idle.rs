@@ -1,5 +1,5 @@
 //! Streams that nobody is attached to, oldest first: who pays when memory is short.
-//! Law: bounded; a tick takes a few from the front and looks at no other. A stream that is read again just declines.
+//! Law: bounded; whoever comes here looks at a few at the front and at no other. A stream that is read again just declines.
 //! Next: `outcome.rs`, where a stream is told to let go.
 
 use std::collections::VecDeque;
@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::relay::mailbox::{Command, Mailbox};
 
-/// Streams remembered. Past this, those that are gone are swept out, and then the oldest are forgotten: they pay by
-/// their own expiry.
+/// Streams remembered. Past this, the oldest is forgotten: it pays by its own expiry.
 const REMEMBERED_MAX: usize = 65_536;
+
+/// Streams that are gone and stand at the front are let go of, so many for each that comes.
+const GONE_AT_ONCE: usize = 16;
 
 /// Streams told at each tick: with four ticks a second, the budget is met again within seconds, without a stall.
 const TOLD_AT_ONCE: usize = 256;
@@ -24,14 +26,11 @@ impl Idle {
     /// Nobody is attached to this stream from now on.
     pub(crate) fn add(&self, mailbox: &Arc<Mailbox>) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        while queue.front().is_some_and(|oldest| oldest.strong_count() == 0) {
-            queue.pop_front();
-        }
+        let gone = queue.iter().take(GONE_AT_ONCE);
+        let gone = gone.take_while(|oldest| oldest.strong_count() == 0).count();
+        queue.drain(..gone);
         if queue.len() == REMEMBERED_MAX {
-            queue.retain(|stream| stream.strong_count() > 0);
-            if queue.len() == REMEMBERED_MAX {
-                queue.pop_front();
-            }
+            queue.pop_front();
         }
         queue.push_back(Arc::downgrade(mailbox));
     }
@@ -69,5 +68,23 @@ mod tests {
         }
         idle.shed();
         assert!(streams[0].take().is_empty(), "each is told once");
+    }
+
+    #[test]
+    fn a_full_queue_forgets_its_oldest_and_looks_no_further() {
+        let idle = Idle::default();
+        let [oldest, next, many] = [(); 3].map(|()| Mailbox::new(StreamName::Get));
+        idle.add(&oldest);
+        idle.add(&next);
+        idle.add(&Mailbox::new(StreamName::Get)); // gone, behind two that are not
+        for _ in 3..REMEMBERED_MAX {
+            idle.add(&many);
+        }
+        assert_eq!(idle.queue.lock().unwrap().len(), REMEMBERED_MAX);
+        idle.add(&many);
+        assert_eq!(idle.queue.lock().unwrap().len(), REMEMBERED_MAX);
+        idle.shed();
+        assert!(oldest.take().is_empty(), "it was forgotten");
+        assert!(matches!(next.take().as_slice(), [Command::Shed]));
     }
 }

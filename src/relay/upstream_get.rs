@@ -38,12 +38,9 @@ impl<W: World> StreamTask<W> {
         }
         self.remember_had();
         self.gap = Gap::Certain(reason);
-        if self.backoff.failures() > 0 {
-            return self.reopen_later(now);
-        }
-        // It stood, and nothing refused yet: while it is away, what the backend says goes nowhere.
-        self.backoff.tried_at_once();
-        self.ask_if_healthy(now);
+        // Never at once: a backend that has not heard yet of the end of the old stream may take the new one for a second,
+        // and say nothing on it (rmcp 3 keeps such a one open beside the first).
+        self.reopen_later(now);
     }
 
     /// The replica answers again, after it could not be reached: the upstream GET does not wait until its turn. Only ever

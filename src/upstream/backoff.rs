@@ -37,11 +37,6 @@ impl Backoff {
         half + share(half, chance)
     }
 
-    /// Notes a try that was made without a wait: if it fails too, that is one more failure.
-    pub const fn tried_at_once(&mut self) {
-        self.failures = self.failures.saturating_add(1);
-    }
-
     /// Failures since the last success.
     pub const fn failures(&self) -> u32 {
         self.failures
@@ -92,16 +87,6 @@ mod tests {
         check(1_000, 10_000, u64::MAX, &[999, 1_999, 3_999, 7_999, 9_999, 9_999]);
         check(8_000, 1_000, 0, &[500, 500]);
         check(0, 0, u64::MAX, &[0, 0]);
-    }
-
-    #[test]
-    fn a_try_at_once_is_paid_for_with_the_next_wait() {
-        let mut backoff = Backoff::new(Duration::from_millis(1_000), Duration::from_millis(10_000));
-        backoff.tried_at_once();
-        assert_eq!(backoff.failures(), 1);
-        assert_eq!(backoff.next_wait(0).as_millis(), 1_000);
-        backoff.succeed();
-        assert_eq!(backoff.next_wait(0).as_millis(), 500);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Law: nobody is told `resumed` or `live` while it is known that something may be missing; what is held is not lost by it.
 //! Next: `polling.rs`.
 
+use std::time::{Duration, Instant};
+
 use crate::backend::{Backend, Exchange};
 use crate::client::Client;
 use crate::proxy::Proxy;
@@ -119,6 +121,22 @@ fn a_listener_that_stays_is_told_when_the_stream_stands() {
     standing.cut();
     let asked = backend.next_of("GET");
     assert!(!client.message_before_comment());
+    let _standing = asked.stream();
+    resync(&mut client, "upstream_gap");
+}
+
+/// A server that has not heard yet of the end of its stream may take the next GET for a second one, and say nothing on it:
+/// it is given time. Only ever more of it passes than is asked for here.
+#[test]
+fn a_backend_has_time_to_hear_that_its_stream_ended() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &[]);
+    let session = Session::open(&proxy, &backend);
+    let (mut client, standing) = session.listening(&backend);
+    let ended = Instant::now();
+    standing.cut();
+    let asked = backend.next_of("GET");
+    assert!(ended.elapsed() >= Duration::from_millis(100));
     let _standing = asked.stream();
     resync(&mut client, "upstream_gap");
 }
