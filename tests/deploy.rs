@@ -52,8 +52,8 @@ use std::process::ExitCode;
 use crate::replica::Kind;
 use crate::scenario::{Options, Run};
 
-/// Runs of the short form: two servers that differ most.
-const RUNS: usize = 2;
+/// Runs of the short form: three servers that differ most.
+const RUNS: usize = 3;
 /// Sessions at a time.
 const SESSIONS: usize = 50;
 

@@ -98,6 +98,15 @@ impl<W: World> StreamTask<W> {
         }
     }
 
+    /// The epoch ends while the upstream GET goes on, and with it what the log says: what the backend said so far may come
+    /// again on its next connection all the same.
+    pub(crate) fn remember_before_turn(&mut self) {
+        let newest = self.said_last();
+        if self.name == StreamName::Get && !newest.is_empty() {
+            self.backend.had.get_or_insert_default().also(newest.into_iter());
+        }
+    }
+
     /// The newest events that have an id of the backend's, oldest first: the id, and what it said.
     pub(crate) fn said_last(&self) -> Vec<(Box<[u8]>, Digest)> {
         let events = self.backend.trail.events(self.log.span().last);

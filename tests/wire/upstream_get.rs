@@ -4,7 +4,7 @@
 
 use crate::backend::{Backend, Exchange};
 use crate::proxy::Proxy;
-use crate::session::{Session, epoch_of, message, note, resync, verdict};
+use crate::session::{Session, epoch_of, message, note, primed, resync, verdict};
 
 fn event(id: &str, data: &str) -> String {
     format!("id: {id}\ndata: {data}\n\n")
@@ -55,6 +55,30 @@ fn what_a_backend_says_again_is_dropped() {
     // New data under an old id is new; and from then on nothing is taken for old.
     standing.chunk(&event("0/1", &note(7)));
     message(&mut client, &note(7));
+    standing.chunk(&event("0/2", &note(2)));
+    message(&mut client, &note(2));
+}
+
+/// A reset that a client brings about ends the epoch in the midst of a connection to the backend: what was said on it before
+/// is known all the same when the backend says it again on the next.
+#[test]
+fn what_was_said_before_a_clients_reset_is_not_said_twice() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &[]);
+    let session = Session::open(&proxy, &backend);
+    let (mut client, mut standing) = session.listening(&backend);
+    let said = event("0/1", &note(1));
+    standing.chunk(&said);
+    let cursor = message(&mut client, &note(1)).id().to_owned();
+    let mut client = session.resume(&cursor.replace(".1", ".99"));
+    let head = client.head();
+    assert!(verdict(&head).starts_with("reset"), "{}", verdict(&head));
+    primed(&mut client);
+    resync(&mut client, verdict(&head).trim_start_matches("reset "));
+    standing.cut();
+    let mut standing = backend.next_of("GET").stream();
+    resync(&mut client, "upstream_gap");
+    standing.chunk(&said);
     standing.chunk(&event("0/2", &note(2)));
     message(&mut client, &note(2));
 }

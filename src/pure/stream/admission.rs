@@ -117,6 +117,21 @@ impl Had {
         (self.next, self.unheard) = (Some(0), 0);
     }
 
+    /// These came on the connection that goes on, oldest first, and may come again on the next one. What is known already
+    /// is not noted twice.
+    pub fn also(&mut self, events: impl Iterator<Item = (Box<[u8]>, Digest)>) {
+        for event in events {
+            if self.events.contains(&event) {
+                continue;
+            }
+            if self.events.len() == UPSTREAM_CACHE_EVENTS {
+                self.events.pop_front();
+                self.next = self.next.map(|next| next.saturating_sub(1));
+            }
+            self.events.push_back(event);
+        }
+    }
+
     /// Whether anything may still come again. Call: before [`Had::judge`], which reads the data.
     pub const fn expects(&self) -> bool {
         self.next.is_some()
@@ -230,6 +245,31 @@ mod tests {
         check(&mut twice, "1=aH 2=bH 3=cN");
         again(&mut twice, "3=c");
         check(&mut twice, "1=aH 2=bH 3=cH 4=dN");
+    }
+
+    #[test]
+    fn what_came_before_a_turn_is_known_behind_it() {
+        let events = |text: &str| {
+            let each = text.split_whitespace().map(|event| {
+                let (id, data) = event.split_once('=').expect("id=data");
+                (id.as_bytes().into(), Digest::of(data.as_bytes()))
+            });
+            each.collect::<Vec<_>>().into_iter()
+        };
+        let mut had = had("1=a 2=b");
+        check(&mut had, "1=aH 2=bH 3=cN");
+        had.also(events("1=a 2=b 3=c"));
+        check(&mut had, "3=cN"); // not on this connection: whatever says so says it anew
+        had.ended(events("4=d"));
+        check(&mut had, "1=aH 2=bH 3=cH 4=dH 5=eN");
+        let mut going = self::had("1=a 2=b");
+        check(&mut going, "1=aH");
+        going.also(events(
+            &(0..UPSTREAM_CACHE_EVENTS - 1)
+                .map(|n| format!("n{n}=x "))
+                .collect::<String>(),
+        ));
+        check(&mut going, "2=bH");
     }
 
     #[test]
