@@ -97,7 +97,7 @@ load() { # NAME RESULTS MODE ARGUMENTS...
     || echo "{\"name\":\"$name\",\"mode\":\"$1\",\"failed\":true}" >>"$results"
   [ "$name" != direct ] || move "$LOAD_CPU" "${PIDS[direct]}"
 }
-afresh() { [ "$1" = direct ] || { stop_proxy "$1"; start_proxy "$1"; }; }
+afresh() { stop_proxy "$1"; start_proxy "$1"; }
 # Idle sessions, each with its GET stream open, that stand while `load` runs. What they were is added to RESULTS at their end.
 hold() { # NAME STREAMS
   : >"$RUN/hold.out"

@@ -101,8 +101,11 @@ impl<W: World> StreamTask<W> {
     /// The epoch ends while the upstream GET goes on, and with it what the log says: what the backend said so far may come
     /// again on its next connection all the same.
     pub(crate) fn remember_before_turn(&mut self) {
+        if self.name != StreamName::Get {
+            return;
+        }
         let newest = self.said_last();
-        if self.name == StreamName::Get && !newest.is_empty() {
+        if !newest.is_empty() {
             self.backend.had.get_or_insert_default().also(newest.into_iter());
         }
     }

@@ -37,11 +37,6 @@ impl Backoff {
         half + share(half, chance)
     }
 
-    /// Failures since the last success.
-    pub const fn failures(&self) -> u32 {
-        self.failures
-    }
-
     /// Notes a success: the next wait is around `base` again.
     pub const fn succeed(&mut self) {
         self.failures = 0;
@@ -95,7 +90,7 @@ mod tests {
         for _ in 0..100 {
             assert!(backoff.next_wait(u64::MAX) <= Duration::from_secs(60));
         }
-        assert_eq!(backoff.failures(), 100);
+        assert_eq!(backoff.failures, 100);
         assert_eq!(share(Duration::MAX, 0), Duration::ZERO);
     }
 }

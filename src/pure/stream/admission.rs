@@ -109,10 +109,7 @@ impl Had {
     /// A connection ended on which these came, oldest first. From now on they may come again.
     pub fn ended(&mut self, events: impl Iterator<Item = (Box<[u8]>, Digest)>) {
         for event in events {
-            if self.events.len() == UPSTREAM_CACHE_EVENTS {
-                self.events.pop_front();
-            }
-            self.events.push_back(event);
+            self.keep(event);
         }
         (self.next, self.unheard) = (Some(0), 0);
     }
@@ -121,15 +118,18 @@ impl Had {
     /// is not noted twice.
     pub fn also(&mut self, events: impl Iterator<Item = (Box<[u8]>, Digest)>) {
         for event in events {
-            if self.events.contains(&event) {
-                continue;
+            if !self.events.contains(&event) {
+                self.keep(event);
             }
-            if self.events.len() == UPSTREAM_CACHE_EVENTS {
-                self.events.pop_front();
-                self.next = self.next.map(|next| next.saturating_sub(1));
-            }
-            self.events.push_back(event);
         }
+    }
+
+    fn keep(&mut self, event: (Box<[u8]>, Digest)) {
+        if self.events.len() == UPSTREAM_CACHE_EVENTS {
+            self.events.pop_front();
+            self.next = self.next.map(|next| next.saturating_sub(1));
+        }
+        self.events.push_back(event);
     }
 
     /// Whether anything may still come again. Call: before [`Had::judge`], which reads the data.
@@ -225,10 +225,14 @@ mod tests {
     }
 
     fn again(had: &mut Had, events: &str) {
-        had.ended(events.split_whitespace().map(|event| {
+        had.ended(said(events));
+    }
+
+    fn said(events: &str) -> impl Iterator<Item = (Box<[u8]>, Digest)> {
+        events.split_whitespace().map(|event| {
             let (id, data) = event.split_once('=').expect("id=data");
             (id.as_bytes().into(), Digest::of(data.as_bytes()))
-        }));
+        })
     }
 
     #[test]
@@ -249,26 +253,16 @@ mod tests {
 
     #[test]
     fn what_came_before_a_turn_is_known_behind_it() {
-        let events = |text: &str| {
-            let each = text.split_whitespace().map(|event| {
-                let (id, data) = event.split_once('=').expect("id=data");
-                (id.as_bytes().into(), Digest::of(data.as_bytes()))
-            });
-            each.collect::<Vec<_>>().into_iter()
-        };
         let mut had = had("1=a 2=b");
         check(&mut had, "1=aH 2=bH 3=cN");
-        had.also(events("1=a 2=b 3=c"));
+        had.also(said("1=a 2=b 3=c"));
         check(&mut had, "3=cN"); // not on this connection: whatever says so says it anew
-        had.ended(events("4=d"));
+        again(&mut had, "4=d");
         check(&mut had, "1=aH 2=bH 3=cH 4=dH 5=eN");
         let mut going = self::had("1=a 2=b");
         check(&mut going, "1=aH");
-        going.also(events(
-            &(0..UPSTREAM_CACHE_EVENTS - 1)
-                .map(|n| format!("n{n}=x "))
-                .collect::<String>(),
-        ));
+        let more: Vec<String> = (1..UPSTREAM_CACHE_EVENTS).map(|n| format!("n{n}=x")).collect();
+        going.also(said(&more.join(" ")));
         check(&mut going, "2=bH");
     }
 
