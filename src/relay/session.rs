@@ -15,14 +15,15 @@ use crate::pure::log::{Bounds, Millis};
 use crate::pure::revision::Revision;
 use crate::pure::rpc::RequestId;
 use crate::pure::session::{
-    Ended, Expiry, Full, Known, Left, Lifetimes, Moment, Opening, Origin, Phase, Presented, Record, Shown,
-    Sticky, Written,
+    Ended, Expiry, Full, Known, Left, Lifetimes, Moment, Origin, Phase, Presented, Record, Shown, Sticky,
+    Written,
 };
 use crate::pure::session_token::{Sealed, Transport};
 use crate::pure::stream::attach::Patience;
 use crate::pure::stream::reset::{self, Listener, Reread};
 use crate::pure::stream::{Agent, Early, Greeting};
 use crate::relay::Relay;
+use crate::relay::beginnings::SharedOpening;
 use crate::relay::gate::Recorded;
 use crate::relay::home::{Homes, Signs};
 use crate::relay::mailbox::{Command, EndCause, Mailbox};
@@ -52,7 +53,7 @@ pub(crate) struct Session<W: World> {
     /// Where it stands with its backend.
     pub(crate) standing: Standing,
     /// How it began; `None` = not known, or too long to be kept.
-    pub(crate) opening: Option<Arc<Opening>>,
+    pub(crate) opening: Option<Arc<SharedOpening>>,
     /// How the ids of its requests are made its own, where they are.
     pub(crate) isolation: Option<Isolation>,
     record: Mutex<Recorded>,
@@ -70,7 +71,7 @@ pub(crate) struct Fresh {
     /// By what it is known there.
     pub(crate) signs: Signs,
     /// How it began, if that is kept.
-    pub(crate) opening: Option<Arc<Opening>>,
+    pub(crate) opening: Option<Arc<SharedOpening>>,
     /// Over HTTP+SSE, the one stream that carries it, if that is held here.
     pub(crate) carrier: Option<Epoch>,
     /// Its place on a replica.
