@@ -31,6 +31,12 @@ pub trait Io: AsyncRead + AsyncWrite + Send + Unpin + 'static {
 
     /// The peer's address.
     fn peer(&self) -> SocketAddr;
+
+    /// Whether a read might find something: bytes, an end, an error. `false` is certain, costs neither a lock nor a
+    /// system call, and changes nothing for a task that a read which was pending has registered.
+    fn may_read(&self) -> bool {
+        true
+    }
 }
 
 /// Where a backend is dialled.

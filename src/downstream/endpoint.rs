@@ -13,8 +13,7 @@ use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, ORIGIN, TRANSFER_ENCODING};
-use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, Version};
+use http::{HeaderValue, Method, Request, Response, Uri, Version};
 use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -151,7 +150,7 @@ pub(crate) async fn http1<S: Serve>(
             } else {
                 after
             };
-            desk.leave(Takeover::new(opening, body_end, after));
+            desk.leave(Takeover::new(*opening, body_end, after));
             std::future::pending().await
         }
         Ok(answer) => {
@@ -232,9 +231,11 @@ async fn answer<S: Serve>(
     let (head, body) = request.into_parts();
     front.gate.judge(head.version, &head.uri, &head.headers)?;
     *caller = head.headers.get(ORIGIN).cloned();
-    let (upstream, resource) = judge(front, &head)?;
+    let (upstream, resource) = judge(front, &head.method, &head.uri)?;
     if cors::is_preflight(&head.method, &head.headers) {
-        return Ok(Answer::Whole(reject::preflight(cors::preflight(&head.headers))));
+        return Ok(Answer::Whole(Box::new(reject::preflight(cors::preflight(
+            &head.headers,
+        )))));
     }
     judge_lengths(&head.headers, desk)?;
     let limits = &front.limits;
@@ -247,43 +248,57 @@ async fn answer<S: Serve>(
             Err(_) => return Err(Reject::BodyTooSlow),
         },
     };
-    let call = call(head, body, (peer, resource));
+    let call = call(head.method, &head.uri, head.headers, body, (peer, resource));
     Ok(front.answers.serve(upstream, call).await)
 }
 
 /// Answers a request that came whole without hyper.
-pub(crate) async fn usual<S: Serve>(front: &Front<S>, peer: IpAddr, request: Request<Bytes>) -> Foregone<S> {
-    let (head, body) = request.into_parts();
-    front.gate.judge(head.version, &head.uri, &head.headers)?;
-    let (upstream, resource) = judge(front, &head)?;
-    let call = call(head, body, (peer, resource));
+pub(crate) async fn usual<S: Serve>(
+    front: &Front<S>,
+    peer: IpAddr,
+    mut request: Box<Request<Bytes>>,
+) -> Foregone<S> {
+    front
+        .gate
+        .judge(request.version(), request.uri(), request.headers())?;
+    let (upstream, resource) = judge(front, request.method(), request.uri())?;
+    let method = std::mem::take(request.method_mut());
+    let fields = std::mem::take(request.headers_mut());
+    let body = std::mem::take(request.body_mut());
+    let call = call(method, request.uri(), fields, body, (peer, resource));
+    drop(request);
     Ok(front.answers.serve(upstream, call).await)
 }
 
 /// Judges a request that was let in by what stands in its head; answers which upstream it is for.
-fn judge<S>(front: &Front<S>, head: &Parts) -> Result<(usize, Resource), Reject> {
-    let Some(found) = front.routes.find(head.uri.path()) else {
+fn judge<S>(front: &Front<S>, method: &Method, uri: &Uri) -> Result<(usize, Resource), Reject> {
+    let Some(found) = front.routes.find(uri.path()) else {
         return Err(Reject::NoSuchPath {
             paths: front.routes.served(),
         });
     };
-    if matches!(head.method, Method::CONNECT | Method::TRACE) {
+    if matches!(*method, Method::CONNECT | Method::TRACE) {
         return Err(Reject::MethodNotServed);
     }
     Ok(match found {
         Found::Endpoint(upstream) => (upstream, Resource::Endpoint),
-        Found::Beside(upstream) => (upstream, Resource::Beside(head.uri.path().into())),
+        Found::Beside(upstream) => (upstream, Resource::Beside(uri.path().into())),
     })
 }
 
 /// The typed request, without what belongs to the hop.
-fn call(head: Parts, body: Bytes, (peer, resource): (IpAddr, Resource)) -> Box<Call> {
-    let mut headers = head.headers;
+fn call(
+    method: Method,
+    uri: &Uri,
+    mut headers: HeaderMap,
+    body: Bytes,
+    (peer, resource): (IpAddr, Resource),
+) -> Box<Call> {
     drop_hop_by_hop(&mut headers);
     Box::new(Call {
         resource,
-        method: head.method,
-        query: head.uri.query().map(Into::into),
+        method,
+        query: uri.query().map(Into::into),
         headers,
         body,
         peer,
@@ -370,8 +385,8 @@ impl Pieces {
 /// An answer as a response. A stream can only be one of HTTP/2 here, or the answer to a HEAD, which has no body.
 fn reply<P>(answer: Answer<P>, busy: Busy) -> Response<AnswerBody<P>> {
     let mut response = match answer {
-        Answer::Whole(response) => response.map(|bytes| AnswerBody::new(Kind::Whole(bytes), busy)),
-        Answer::Passing(response) => response.map(|body| AnswerBody::new(Kind::Passing(body), busy)),
+        Answer::Whole(response) => (*response).map(|bytes| AnswerBody::new(Kind::Whole(bytes), busy)),
+        Answer::Passing(response) => (*response).map(|body| AnswerBody::new(Kind::Passing(body), busy)),
         Answer::Stream(opening) => {
             let (sink, body) = sink_http2::channel();
             opening.ticket.attach(Box::new(sink));

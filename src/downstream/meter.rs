@@ -59,6 +59,10 @@ impl<I: Io> Io for Metered<I> {
     fn peer(&self) -> SocketAddr {
         self.io.peer()
     }
+
+    fn may_read(&self) -> bool {
+        self.io.may_read()
+    }
 }
 
 impl<I: Io> AsyncRead for Metered<I> {

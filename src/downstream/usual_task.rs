@@ -17,6 +17,7 @@ use bytes::{Buf, Bytes};
 use http::{Request, Response};
 use tokio::io::ReadBuf;
 use tokio::sync::futures::Notified;
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Sleep, sleep};
 
 use crate::downstream::endpoint::{self, Foregone};
@@ -106,7 +107,7 @@ pub(crate) async fn turn<T: Io, S: Serve>(front: &Arc<Front<S>>, mut link: Link<
             }
             Ok(Answer::Stream(opening)) => {
                 link.left = joined(arrived.behind, ahead.bytes());
-                let takeover = Takeover::new(opening, BodyEnd::Chunked, after);
+                let takeover = Takeover::new(*opening, BodyEnd::Chunked, after);
                 return Usual::Ended(Turn::Taken(link, takeover));
             }
             foregone => {
@@ -133,7 +134,7 @@ fn bounds(limits: &Limits) -> RequestBounds {
 async fn answered<T: Io, S: Serve>(
     front: &Front<S>,
     io: &mut T,
-    request: Request<Bytes>,
+    request: Box<Request<Bytes>>,
     ahead: &mut Ahead,
 ) -> Option<Foregone<S>> {
     let mut serving = pin!(endpoint::usual(front, io.peer().ip(), request));
@@ -149,7 +150,7 @@ async fn answered<T: Io, S: Serve>(
 
 /// A request that came whole, and the bytes that it came in: hyper may have to read them again.
 struct Arrived {
-    request: Request<Bytes>,
+    request: Box<Request<Bytes>>,
     /// What was read first, from the request's start on.
     head: Bytes,
     /// What was read behind that.
@@ -286,12 +287,12 @@ impl Pause<'_, '_> {
         &mut self,
         io: &mut T,
         out: &mut Vec<u8>,
-        response: Response<Bytes>,
+        mut response: Box<Response<Bytes>>,
         after: After,
     ) -> Written {
         out.clear();
         head::of_whole(out, &response, after);
-        let mut body = response.into_body();
+        let mut body = std::mem::take(response.body_mut());
         if body.len() <= JOINED_BYTES_MAX {
             out.extend_from_slice(&body);
             body = Bytes::new();
@@ -338,7 +339,18 @@ impl Pause<'_, '_> {
 
 /// What a client sends while its request is served.
 #[derive(Default)]
-struct Ahead(Vec<u8>);
+struct Ahead {
+    bytes: Vec<u8>,
+    watched: Watched,
+}
+
+/// Whether the task will be woken when its client sends on or leaves.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Watched {
+    #[default]
+    No,
+    Yes,
+}
 
 /// The client has left.
 struct Left;
@@ -346,8 +358,22 @@ struct Left;
 impl Ahead {
     /// Ready when the client has ended its side, or is gone; what it sends ahead is kept within a bound.
     fn poll_left<T: Io>(&mut self, io: &mut T, cx: &mut Context<'_>) -> Poll<Left> {
-        while self.0.len() < AHEAD_BYTES_MAX {
-            if let Err(left) = ready!(poll_onto(&mut self.0, io, cx)) {
+        // Registered once: a task's waker stays the same, and it is woken more often by its request than by its client.
+        if self.watched == Watched::Yes && !io.may_read() {
+            return Poll::Pending;
+        }
+        while self.bytes.len() < AHEAD_BYTES_MAX {
+            let Poll::Ready(read) = poll_onto(&mut self.bytes, io, cx) else {
+                // Without budget the socket was not asked at all.
+                self.watched = if has_budget_remaining() {
+                    Watched::Yes
+                } else {
+                    Watched::No
+                };
+                return Poll::Pending;
+            };
+            self.watched = Watched::No;
+            if let Err(left) = read {
                 return Poll::Ready(left);
             }
         }
@@ -356,7 +382,7 @@ impl Ahead {
     }
 
     fn bytes(self) -> Bytes {
-        Bytes::from(self.0)
+        Bytes::from(self.bytes)
     }
 }
 

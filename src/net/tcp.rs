@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, lookup_host};
 
 use crate::net::{Authority, Io, Lack, Net, Unacked, outq};
@@ -107,6 +107,11 @@ impl Io for TcpIo {
 
     fn peer(&self) -> SocketAddr {
         SocketAddr::new(self.address, self.port)
+    }
+
+    fn may_read(&self) -> bool {
+        // Nothing is done: what is known of the socket is only looked at, and stays known.
+        self.stream.try_io(Interest::READABLE, || Ok(())).is_ok()
     }
 }
 

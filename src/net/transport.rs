@@ -66,6 +66,14 @@ impl<I: Io> Io for Transport<I> {
     fn peer(&self) -> SocketAddr {
         self.wire().peer()
     }
+
+    fn may_read(&self) -> bool {
+        match self {
+            Self::Plain(io) => io.may_read(),
+            // What came may wait in the session already.
+            Self::Tls(_) => true,
+        }
+    }
 }
 
 impl<I: Io> AsyncRead for Transport<I> {

@@ -62,14 +62,14 @@ pub enum Resource {
     Beside(Box<str>),
 }
 
-/// What the client gets.
+/// What the client gets. Boxed: it is handed on many times, and to move a head costs more than to allocate one.
 pub enum Answer<P> {
     /// A whole answer.
-    Whole(Response<Bytes>),
+    Whole(Box<Response<Bytes>>),
     /// A backend's answer, passed on as it comes.
-    Passing(Response<P>),
+    Passing(Box<Response<P>>),
     /// An SSE answer of our own: status 200, these fields, then what the ticket's stream writes.
-    Stream(Opening),
+    Stream(Box<Opening>),
     /// A refusal in our own name.
     Refused(Refused),
 }

@@ -11,8 +11,9 @@ use http::{HeaderValue, Method};
 use tracing::info;
 
 use crate::config::resolved::Sessions;
+use crate::pure::log::Millis;
 use crate::pure::revision::{Era, Recognised};
-use crate::pure::session::{Expiry, Origin, Phase};
+use crate::pure::session::{Expiry, Origin};
 use crate::pure::session_token::{self, Transport};
 use crate::relay::Relay;
 use crate::relay::answer::{Answer, Call, Refused, Resource, Serve};
@@ -51,7 +52,7 @@ impl<W: World> Serve for Door<W> {
             Some(arrival) => Box::pin(http_sse::answer(&self.0, upstream, (call, said), arrival)).await,
             None => {
                 let whose = self.0.whose(upstream, (&call, &said), bearings);
-                self.0.answer(upstream, (call, said), whose).await
+                self.0.answer(upstream, (call, said), whose, asked).await
             }
         };
         counted.answered(&answer);
@@ -99,6 +100,7 @@ impl<W: World> Relay<W> {
         upstream: usize,
         (call, said): (Box<Call>, Said),
         whose: Whose<W>,
+        now: Millis,
     ) -> Answer<Passing<W>> {
         let pool = &self.pools[upstream];
         let carried = match whose {
@@ -113,7 +115,7 @@ impl<W: World> Relay<W> {
             Carried::Nothing => Box::pin(stateless::pass(self, pool, (call, said), Era::Session)).await,
             Carried::Gone => Answer::Refused(Refused::SessionGone),
             Carried::Live(session) => match call.method {
-                Method::POST => repeat::post(self, &session, call, said).await,
+                Method::POST => repeat::post(self, &session, (call, said), now).await,
                 Method::GET => gate::get(self, &session, call).await,
                 _ => {
                     let relay = Arc::clone(self);
@@ -135,9 +137,8 @@ impl<W: World> Relay<W> {
             return Carried::Nothing;
         };
         if let Some(session) = self.registry.find(token) {
-            let serves = session.phase() == Phase::Live
-                && session.pool.index == pool.index
-                && session.transport == transport;
+            let serves =
+                session.is_live() && session.pool.index == pool.index && session.transport == transport;
             return if serves {
                 Carried::Live(session)
             } else {

@@ -360,10 +360,10 @@ pub(crate) async fn get<W: World>(
         Admitted::Denied(answer) => answer.into_answer(),
         Admitted::NotYet => {
             info!(session = %session.label(), "a client is held until its backend has judged its credential");
-            Answer::Stream(Opening {
+            Answer::Stream(Box::new(Opening {
                 headers: headers::of_unproved_stream(),
                 ticket: Box::new(Unproved::new(relay, session, call)),
-            })
+            }))
         }
     }
 }

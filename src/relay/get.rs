@@ -111,7 +111,7 @@ async fn resume<W: World>(
 ) -> Looked<W> {
     match (session.find(id.epoch), &id.stream) {
         (Known::Live(mailbox), _) => match ask(&mailbox, Asked::At(id.epoch, id.seq), agent).await {
-            Reply::Open(opening) => Looked::Answer(Answer::Stream(opening)),
+            Reply::Open(opening) => Looked::Answer(Answer::Stream(Box::new(opening))),
             Reply::Ended => Looked::Answer(Answer::Refused(Refused::NothingToResume)),
             Reply::Unmet { reason, unanswered } => {
                 let fewer = naming(id, &unanswered);
@@ -183,10 +183,10 @@ fn unmet<W: World>(
     };
     relay.verdict(session, &id.stream, verdict);
     let canned = Canned::unmet(relay, session, (id, known), reason, agent);
-    Answer::Stream(Opening {
+    Answer::Stream(Box::new(Opening {
         headers: headers::of_stream(HeaderMap::new(), verdict),
         ticket: Box::new(canned),
-    })
+    }))
 }
 
 /// A stream of its own for a cursor that proves nothing, while somebody else holds the standalone stream: primed, then
@@ -220,8 +220,8 @@ fn beside<W: World>(
 ) -> Answer<Passing<W>> {
     let verdict = Verdict::Reset { reason, epoch };
     relay.verdict(session, &StreamName::Get, verdict);
-    Answer::Stream(Opening {
+    Answer::Stream(Box::new(Opening {
         headers: headers::of_stream(HeaderMap::new(), verdict),
         ticket: Box::new(canned),
-    })
+    }))
 }

@@ -71,9 +71,15 @@ pub(crate) fn of_unproved_stream() -> HeaderMap {
 
 /// Says that an event stream follows, and that nobody may hold it back or change it.
 fn say_stream(headers: &mut HeaderMap) {
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
-    headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    headers.insert(
+        CONTENT_TYPE,
+        const { HeaderValue::from_static("text/event-stream") },
+    );
+    headers.insert(
+        CACHE_CONTROL,
+        const { HeaderValue::from_static("no-cache, no-transform") },
+    );
+    headers.insert(ACCEL_BUFFERING, const { HeaderValue::from_static("no") });
 }
 
 fn spelled(verdict: Verdict) -> HeaderValue {
@@ -119,9 +125,15 @@ pub(crate) fn agent_of(headers: &HeaderMap) -> Agent {
     Agent::of(headers.get(USER_AGENT).map_or(&[][..], HeaderValue::as_bytes))
 }
 
+/// What an answer says that its body is. Looked through, as above.
+pub(crate) fn content_type(headers: &HeaderMap) -> Option<&HeaderValue> {
+    let mut fields = headers.iter();
+    fields.find_map(|(name, value)| (*name == CONTENT_TYPE).then_some(value))
+}
+
 /// Whether an answer is an event stream.
 pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
-    headers.get(CONTENT_TYPE).is_some_and(|value| {
+    content_type(headers).is_some_and(|value| {
         let value = value.as_bytes().trim_ascii_start();
         value
             .split_at_checked(EVENT_STREAM.len())

@@ -14,6 +14,7 @@ use crate::pure::epoch::Reason;
 use crate::pure::limits::{REPEAT_ANSWER_BYTES_MAX, REPEAT_BYTES_MAX, REPEAT_TOTAL_BYTES_MAX};
 use crate::pure::session::{Settled, Taken};
 use crate::relay::answer::{Answer, Refused};
+use crate::relay::headers;
 use crate::relay::passing::Passing;
 use crate::relay::world::World;
 
@@ -53,14 +54,14 @@ pub(crate) struct Held {
     _room: Room,
 }
 
-/// The header fields of a remembered answer.
+/// The header fields of a remembered answer. Boxed where they are more than nearly every answer has: there are many.
 enum HeldFields {
     /// `Content-Type: application/json`, as nearly every answer; the other fields were the first answer's only.
     Json,
     /// This `Content-Type`; the same.
-    Kind(HeaderValue),
+    Kind(Box<HeaderValue>),
     /// These: whoever comes is the first who has them.
-    All(HeaderMap),
+    All(Box<HeaderMap>),
 }
 
 impl Held {
@@ -74,12 +75,14 @@ impl Held {
         if body.len() > bytes_max {
             return None;
         }
-        let kind = response.headers().get(CONTENT_TYPE);
+        let kind = headers::content_type(response.headers());
         let fields = match (taken, kind) {
-            (Taken::Not { .. }, _) => HeldFields::All(copied(response.headers())),
-            (Taken::At(_), Some(kind)) if kind != "application/json" => HeldFields::Kind(copy(kind)?),
+            (Taken::Not { .. }, _) => HeldFields::All(Box::new(copied(response.headers()))),
+            (Taken::At(_), Some(kind)) if kind != "application/json" => {
+                HeldFields::Kind(Box::new(copy(kind)?))
+            }
             (Taken::At(_), Some(_)) => HeldFields::Json,
-            (Taken::At(_), None) => HeldFields::All(HeaderMap::new()),
+            (Taken::At(_), None) => HeldFields::All(Box::default()),
         };
         Some(Self {
             _room: allowance.take(body.len() + fields.bytes())?,
@@ -98,8 +101,8 @@ impl Held {
                 let json = HeaderValue::from_static("application/json");
                 response.headers_mut().insert(CONTENT_TYPE, json);
             }
-            HeldFields::Kind(kind) => drop(response.headers_mut().insert(CONTENT_TYPE, kind.clone())),
-            HeldFields::All(fields) => *response.headers_mut() = fields.clone(),
+            HeldFields::Kind(kind) => drop(response.headers_mut().insert(CONTENT_TYPE, (**kind).clone())),
+            HeldFields::All(fields) => *response.headers_mut() = (**fields).clone(),
         }
         response
     }

@@ -133,7 +133,7 @@ pub(crate) async fn pass<W: World>(mut incoming: BackendAnswer<W>) -> Result<Ans
             head.remove(CONTENT_LENGTH);
             whole(status, head, body)
         }
-        Content::More(body) => Answer::Passing(response(status, head, body)),
+        Content::More(body) => Answer::Passing(boxed(status, head, body)),
     })
 }
 
@@ -150,19 +150,19 @@ pub(crate) async fn pass_on<W: World>(incoming: BackendAnswer<W>) -> Answer<Pass
 pub(crate) fn untouched<W: World>(incoming: BackendAnswer<W>, ahead: Option<Bytes>) -> Answer<Passing<W>> {
     let head = headers::to_client(incoming.head.headers);
     let body = Passing::bytes(ahead, incoming.body);
-    Answer::Passing(response(incoming.head.status, head, body))
+    Answer::Passing(boxed(incoming.head.status, head, body))
 }
 
 /// Passes an event stream on, frame by frame. What is put between its frames is in no length that the backend declared.
 pub(crate) fn framed<W: World>(status: StatusCode, head: HeaderMap, events: Events<W>) -> Answer<Passing<W>> {
     let mut head = headers::to_client(head);
     head.remove(CONTENT_LENGTH);
-    Answer::Passing(response(status, head, Passing::events(events)))
+    Answer::Passing(boxed(status, head, Passing::events(events)))
 }
 
 /// A whole answer.
 pub(crate) fn whole<W: World>(status: StatusCode, head: HeaderMap, body: Bytes) -> Answer<Passing<W>> {
-    Answer::Whole(response(status, head, body))
+    Answer::Whole(boxed(status, head, body))
 }
 
 /// A whole answer of JSON in our own name.
@@ -174,8 +174,8 @@ pub(crate) fn json<W: World>(mut head: HeaderMap, body: Bytes) -> Answer<Passing
     whole(StatusCode::OK, head, body)
 }
 
-fn response<B>(status: StatusCode, head: HeaderMap, body: B) -> Response<B> {
-    let mut response = Response::new(body);
+fn boxed<B>(status: StatusCode, head: HeaderMap, body: B) -> Box<Response<B>> {
+    let mut response = Box::new(Response::new(body));
     *response.status_mut() = status;
     *response.headers_mut() = head;
     response

@@ -33,10 +33,10 @@ use crate::relay::said::Said;
 use crate::relay::session::Session;
 use crate::relay::source::Source;
 use crate::relay::stream_task::StreamTask;
-use crate::relay::ticket::{Outcome, Ticket};
+use crate::relay::ticket::{self, Course, Outcome};
 use crate::relay::translated;
 use crate::relay::upgrade::{self, Began};
-use crate::relay::withdrawals::Withdrawn;
+use crate::relay::withdrawals::GivenUp;
 use crate::relay::world::World;
 
 /// Answers a POST of a session.
@@ -45,16 +45,16 @@ pub(crate) async fn post<W: World>(
     session: &Arc<Session<W>>,
     call: Box<Call>,
     said: Said,
-    ticket: &mut Ticket<W>,
+    course: &mut Course,
 ) -> Answer<Passing<W>> {
     let mut request = Request::of(call);
     request.body = session.outward(request.body);
     match said {
         // Not JSON-RPC: the backend's to judge.
-        Said::Unreadable | Said::Nothing => Box::pin(plain(relay, session, request, ticket)).await,
+        Said::Unreadable | Said::Nothing => Box::pin(plain(relay, session, request, course)).await,
         Said::Initialize { id } => {
             let asking = (&mut request, Asks::Other);
-            Box::pin(execute(relay, session, asking, vec![id], ticket)).await
+            Box::pin(execute(relay, session, asking, vec![id], course)).await
         }
         Said::Requests {
             ids,
@@ -70,14 +70,14 @@ pub(crate) async fn post<W: World>(
                 without_late(session, &mut request);
             }
             let answer = match session.transport {
-                Transport::Streamable => execute(relay, session, (&mut request, asks), ids, ticket).await,
+                Transport::Streamable => execute(relay, session, (&mut request, asks), ids, course).await,
                 Transport::HttpSse => {
                     Box::pin(http_sse::post::execute(
                         relay,
                         session,
                         (request, asks),
                         ids,
-                        ticket,
+                        course,
                     ))
                     .await
                 }
@@ -93,7 +93,7 @@ pub(crate) async fn post<W: World>(
                 Left::Some => {}
                 Left::Nothing => return passing::whole(StatusCode::ACCEPTED, HeaderMap::new(), Bytes::new()),
             }
-            let answer = Box::pin(notify(relay, session, request, ticket)).await;
+            let answer = Box::pin(notify(relay, session, request, course)).await;
             for id in cancelled {
                 session.cancelled(&id);
             }
@@ -147,9 +147,9 @@ async fn plain<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
     request: Request,
-    ticket: &mut Ticket<W>,
+    course: &mut Course,
 ) -> Answer<Passing<W>> {
-    match ticket.heard(session.send(relay, request).await) {
+    match course.heard(session.send(relay, request).await) {
         Ok(Sent::Answer(incoming)) => passing::pass_on(incoming).await,
         Ok(Sent::Whole(answer)) => answer.into_answer(),
         Ok(Sent::SessionGone) => Answer::Refused(Refused::SessionGone),
@@ -165,7 +165,7 @@ async fn notify<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
     mut request: Request,
-    ticket: &mut Ticket<W>,
+    course: &mut Course,
 ) -> Answer<Passing<W>> {
     let until = Instant::now() + session.pool.config.exchange.replica_retry_max;
     let _in_line = match session.standing.line_up(session.label(), until).await {
@@ -173,7 +173,7 @@ async fn notify<W: World>(
         Err(why) => return dropped(session, why.as_str()),
     };
     let sent = session.call(relay, &mut request, Asks::Notices).await.1;
-    match ticket.heard(sent) {
+    match course.heard(sent) {
         Ok(Sent::SessionGone) => Answer::Refused(Refused::SessionGone),
         Ok(Sent::Refused | Sent::NotRun | Sent::Strange) => dropped(session, "backend_lost"),
         // A credential that is not accepted is the client's to know.
@@ -220,29 +220,29 @@ async fn execute<W: World>(
     session: &Arc<Session<W>>,
     (request, asks): (&mut Request, Asks),
     ids: Vec<RequestId>,
-    ticket: &mut Ticket<W>,
+    course: &mut Course,
 ) -> Answer<Passing<W>> {
     let (generation, sent) = match begin(relay, session, (&mut *request, asks), &ids).await {
-        Some(Ok(Began::Answered(sent))) => sent,
-        Some(Ok(Began::Slow(source, generation))) => {
+        Ok(Began::Answered(sent)) => sent,
+        Ok(Began::Slow(source, generation)) => {
             let answering = (HeaderMap::new(), source, generation);
             let asking = Asking::of(request, ids);
-            return Box::pin(stream(relay, session, answering, asking, ticket)).await;
+            return Box::pin(stream(relay, session, answering, asking, course)).await;
         }
-        Some(Err(Withdrawn)) => return withdrawn(session, &ids),
-        None => {
+        Err(GivenUp::Withdrawn) => return withdrawn(session, &ids),
+        Err(GivenUp::DrainOver) => {
             let reason = Reason::OwnerLost;
             return Answer::Refused(Refused::OutcomeUnknown { ids, reason });
         }
     };
-    let incoming = match ticket.heard(sent) {
+    let incoming = match course.heard(sent) {
         Ok(Sent::Answer(incoming)) => incoming,
         Ok(Sent::Whole(answer)) => {
-            let translated = translated::error(session, &ids, answer.status(), ticket);
+            let translated = translated::error(session, &ids, answer.status(), course);
             return translated.unwrap_or_else(|| answer.into_answer());
         }
         Ok(Sent::SessionGone) => return Answer::Refused(Refused::SessionGone),
-        Ok(Sent::NotRun) => return refuse::not_run(&ids, ticket),
+        Ok(Sent::NotRun) => return refuse::not_run(&ids, course),
         Ok(Sent::Strange) => return Answer::Refused(lost(ids)),
         Ok(Sent::Refused) => {
             let refusing = Refusing {
@@ -251,7 +251,7 @@ async fn execute<W: World>(
                 fields: &request.headers,
                 agent: headers::agent_of(&request.headers),
             };
-            return refuse::tell(relay, &refusing, ticket);
+            return refuse::tell(relay, session, &refusing, course);
         }
         Err(Unanswered::NoReplica) => {
             return Answer::Refused(Refused::NotExecuted {
@@ -268,33 +268,31 @@ async fn execute<W: World>(
         let (head, body) = incoming.into_events(session.pool.config.stream.event_bytes_max);
         let answering = (head.headers, Source::Reading(Box::new(body)), generation);
         let asking = Asking::of(request, ids);
-        return Box::pin(stream(relay, session, answering, asking, ticket)).await;
+        return Box::pin(stream(relay, session, answering, asking, course)).await;
     }
-    if let Some(answer) = translated::error(session, &ids, incoming.head.status, ticket) {
+    if let Some(answer) = translated::error(session, &ids, incoming.head.status, course) {
         return answer;
     }
     whole(session, incoming, ids).await
 }
 
-/// Sends requests, until their answer begins, their client withdraws them, or the time to drain is over (`None`).
+/// Sends requests, until their answer begins or they are given up.
 async fn begin<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
     (request, asks): (&mut Request, Asks),
     ids: &[RequestId],
-) -> Option<Result<Began<W>, Withdrawn>> {
+) -> Result<Began<W>, GivenUp> {
     match upgrade::upgrades_after(session, request) {
         None => {
             // Pinned here: what is handed on by value is copied whole, and it is large.
             let sending = pin!(session.call(relay, request, asks));
-            let sending = pin!(session.withdrawals.unless(ids, sending));
-            let sent = relay.running.within(sending).await;
-            sent.map(|sent| sent.map(Began::Answered))
+            let sent = session.while_wanted(relay, ids, sending).await;
+            sent.map(Began::Answered)
         }
         Some(after) => {
             let mut sending = Box::pin(upgrade::send(relay, session, (request.clone(), asks), after));
-            let sending = pin!(session.withdrawals.unless(ids, sending.as_mut()));
-            relay.running.within(sending).await
+            session.while_wanted(relay, ids, sending.as_mut()).await
         }
     }
 }
@@ -340,7 +338,7 @@ async fn stream<W: World>(
     session: &Arc<Session<W>>,
     (head, source, generation): (HeaderMap, Source<W>, Generation),
     asking: Asking,
-    ticket: &mut Ticket<W>,
+    course: &mut Course,
 ) -> Answer<Passing<W>> {
     let Asking { ids, agent } = asking;
     let name = match ids.as_slice() {
@@ -366,14 +364,14 @@ async fn stream<W: World>(
         }
     };
     let opening = task.first_opening(head);
-    let (epoch, waiting) = (task.epoch, ticket.streams_as(task.epoch));
+    let (epoch, waiting) = (task.epoch, course.streams_as(session, task.epoch));
     match task.spawn_post() {
         Ok(()) => {
             waiting.ring(Outcome::Stream(epoch));
-            Answer::Stream(opening)
+            Answer::Stream(Box::new(opening))
         }
         Err(full) => {
-            ticket.streams_not(epoch);
+            ticket::streams_not(session, epoch, relay.now());
             warn!(session = %session.label(), running = full.running, "answer refused: streams_max run already");
             Answer::Refused(lost(ids))
         }

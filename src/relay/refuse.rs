@@ -25,7 +25,7 @@ use crate::relay::passing::{self, Passing};
 use crate::relay::reader::Parting;
 use crate::relay::session::Session;
 use crate::relay::sink::{ClientSink, Ending};
-use crate::relay::ticket::Ticket;
+use crate::relay::ticket::Course;
 use crate::relay::world::World;
 
 /// The calls that are refused.
@@ -41,19 +41,20 @@ pub(crate) struct Refusing<'a> {
 }
 
 /// Requests that were not executed since the session was lost before: an error for each.
-pub(crate) fn not_run<W: World>(ids: &[RequestId], ticket: &mut Ticket<W>) -> Answer<Passing<W>> {
-    ticket.is_refused();
+pub(crate) fn not_run<W: World>(ids: &[RequestId], course: &mut Course) -> Answer<Passing<W>> {
+    course.is_refused();
     passing::json(HeaderMap::new(), refusal::errors(ids, Failure::NotRun).into())
 }
 
 /// Refuses them, and notes when that was delivered.
 pub(crate) fn tell<W: World>(
     relay: &Arc<Relay<W>>,
+    session: &Arc<Session<W>>,
     refusing: &Refusing<'_>,
-    ticket: &mut Ticket<W>,
+    course: &mut Course,
 ) -> Answer<Passing<W>> {
-    ticket.is_refused();
-    say(relay, &ticket.session, refusing)
+    course.is_refused();
+    say(relay, session, refusing)
 }
 
 /// The same, to whoever sent the same call and waited for its answer: it was not run for either.
@@ -159,10 +160,10 @@ fn as_stream<W: World>(
         session: Arc::clone(session),
         frames,
     });
-    Answer::Stream(Opening {
+    Answer::Stream(Box::new(Opening {
         headers: headers::of_stream(HeaderMap::new(), verdict),
         ticket,
-    })
+    }))
 }
 
 /// A refusal on its way to the client's connection.

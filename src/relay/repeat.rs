@@ -56,7 +56,7 @@ enum Found<W: World> {
     Full { running: usize },
     Running(watch::Receiver<Option<Outcome>>),
     Streaming(Epoch),
-    Answered(Response<Bytes>),
+    Answered(Box<Response<Bytes>>),
     Unheld(Reason),
 }
 
@@ -64,15 +64,15 @@ enum Found<W: World> {
 pub(crate) async fn post<W: World>(
     relay: &Arc<Relay<W>>,
     session: &Arc<Session<W>>,
-    call: Box<Call>,
-    said: Said,
+    (call, said): (Box<Call>, Said),
+    now: Millis,
 ) -> Answer<Passing<W>> {
     let digest = match &said {
         Said::Requests { .. } => Some(BodyDigest::of(&call.body)),
         // What has no answer of its own may come as often as it likes.
         Said::Nothing | Said::Unreadable | Said::Initialize { .. } | Said::Notices { .. } => None,
     };
-    match session.begin(relay, &call.headers, digest) {
+    match session.begin(relay, &call.headers, digest, now) {
         Found::New(ticket) => execute(relay, session, (call, said), ticket).await,
         found => Box::pin(repeated(relay, session, (call, said), (digest, found))).await,
     }
@@ -85,9 +85,13 @@ async fn execute<W: World>(
     mut ticket: Ticket<W>,
 ) -> Answer<Passing<W>> {
     let bound = session.pool.config.stream.detached_max;
-    let (kept_relay, session) = (Arc::clone(relay), Arc::clone(session));
     let Done { answer, ticket } = Kept::new(bound, async move {
-        let answer = post::post(&kept_relay, &session, call, said, &mut ticket).await;
+        let Ticket {
+            session,
+            relay,
+            course,
+        } = &mut ticket;
+        let answer = post::post(relay, session, call, said, course).await;
         Done { answer, ticket }
     })
     .await;
@@ -143,7 +147,7 @@ async fn repeated<W: World>(
             return answer;
         }
         // The stream left meanwhile, and has told the ledger how.
-        found = session.begin(relay, &call.headers, digest);
+        found = session.begin(relay, &call.headers, digest, relay.now());
     }
     unheld(session, ids, Reason::Evicted)
 }
@@ -161,7 +165,7 @@ async fn wait<W: World>(
         Err(_) => None,
     };
     let answer = match outcome {
-        Some(Outcome::Whole(response)) => Some(Answer::Whole((*response).clone())),
+        Some(Outcome::Whole(response)) => Some(Answer::Whole(Box::new((*response).clone()))),
         Some(Outcome::Refused(refused)) => Some(Answer::Refused(refused)),
         Some(Outcome::Stream(epoch)) => attach(session, epoch, call).await,
         Some(Outcome::Unheld(reason)) => return unheld(session, ids, reason),
@@ -198,7 +202,7 @@ async fn attach<W: World>(session: &Session<W>, epoch: Epoch, call: &Call) -> Op
         return None;
     };
     match get::ask(&mailbox, Asked::Again, headers::agent_of(&call.headers)).await {
-        Reply::Open(opening) => Some(Answer::Stream(opening)),
+        Reply::Open(opening) => Some(Answer::Stream(Box::new(opening))),
         Reply::Ended
         | Reply::Unmet { .. }
         | Reply::Private(_)
@@ -216,8 +220,8 @@ impl<W: World> Session<W> {
         relay: &Arc<Relay<W>>,
         fields: &HeaderMap,
         digest: Option<BodyDigest>,
+        now: Millis,
     ) -> Found<W> {
-        let now = relay.now();
         let mut record = self.record();
         let newest = record
             .beside
@@ -249,7 +253,7 @@ impl<W: World> Session<W> {
                         return Found::Running(waits.subscribe());
                     }
                     (Begun::Streaming(epoch), _) => return Found::Streaming(epoch),
-                    (Begun::Answered(held), _) => return Found::Answered(held.response()),
+                    (Begun::Answered(held), _) => return Found::Answered(Box::new(held.response())),
                     (Begun::Unheld(reason), _) => return Found::Unheld(reason),
                 }
             }

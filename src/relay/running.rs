@@ -12,6 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use crate::relay::Relay;
 use crate::relay::mailbox::{Command, EndCause};
@@ -33,7 +34,7 @@ pub(crate) struct Running {
 }
 
 /// One call whose answer has not begun.
-struct Call<'a>(&'a Running);
+pub(super) struct Call<'a>(&'a Running);
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
@@ -64,11 +65,22 @@ impl Running {
         }
     }
 
-    /// Does this for as long as there is time; `None` once the time to drain is over. It counts as running.
-    pub(crate) async fn within<T>(&self, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    /// One more call, until this is dropped.
+    pub(super) fn call(&self) -> Call<'_> {
         self.began();
-        let _call = Call(self);
-        let mut over = pin!(self.over.notified());
+        Call(self)
+    }
+
+    /// Ready when the time to drain is over. *Next*: [`Running::is_over`], for who asks late.
+    pub(super) fn over(&self) -> Notified<'_> {
+        self.over.notified()
+    }
+
+    /// Does this for as long as there is time; `None` once the time to drain is over. It counts as running.
+    /// For a session's calls there is `Session::while_wanted`.
+    pub(crate) async fn within<T>(&self, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        let _call = self.call();
+        let mut over = pin!(self.over());
         poll_fn(|cx| match work.as_mut().poll(cx) {
             Poll::Ready(done) => Poll::Ready(Some(done)),
             Poll::Pending => over.as_mut().poll(cx).map(|()| None),
@@ -96,6 +108,7 @@ impl<W: World> Relay<W> {
         self.running.draining.store(true, Ordering::Release);
         self.bell.ring();
         for session in self.registry.all() {
+            session.withdrawals.stir();
             let retry_ms = self.jittered_retry_ms(&session);
             for mailbox in session.mailboxes() {
                 mailbox.post(Command::Drain { retry_ms });

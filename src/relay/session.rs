@@ -3,6 +3,7 @@
 //! A session known only from its token (`Origin::Revived`) can't claim that anything never happened.
 //! Next: `exchange.rs` for its requests, `registry.rs`; the record's own rules are in `pure/session/`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use http::HeaderValue;
@@ -57,6 +58,8 @@ pub(crate) struct Session<W: World> {
     /// How the ids of its requests are made its own, where they are.
     pub(crate) isolation: Option<Isolation>,
     record: Mutex<Recorded>,
+    /// Whether the record says that it lives.
+    live: AtomicBool,
     pub(super) seldom: OnceLock<Box<Seldom>>,
     /// What its client withdraws.
     pub(crate) withdrawals: Withdrawals,
@@ -109,6 +112,7 @@ impl<W: World> Session<W> {
             opening,
             isolation,
             record: Mutex::new(Record::new(origin, facts.flags, facts.issued, now)),
+            live: AtomicBool::new(true),
             seldom: Seldom::begun(early, carrier).map_or_else(OnceLock::new, OnceLock::from),
             withdrawals: Withdrawals::default(),
         });
@@ -194,18 +198,33 @@ impl<W: World> Session<W> {
         self.record().phase()
     }
 
+    /// Whether it lives: neither ends nor has ended. Without its record's lock.
+    pub(crate) fn is_live(&self) -> bool {
+        self.live.load(Ordering::Acquire)
+    }
+
+    /// Changes its phase; whoever asks for it without the lock hears of it before the lock is free.
+    fn change_phase<T>(&self, change: impl FnOnce(&mut Recorded) -> Result<T, Sticky>) -> Result<T, Sticky> {
+        let mut record = self.record();
+        let changed = change(&mut record)?;
+        self.live.store(record.phase() == Phase::Live, Ordering::Release);
+        Ok(changed)
+    }
+
     /// Begins its end, if nobody else did.
     ///
     /// # Errors
     /// It ends or has ended already.
     pub(crate) fn begin_end(&self) -> Result<(), Sticky> {
-        self.record().begin_end()
+        self.change_phase(Record::begin_end)?;
+        self.withdrawals.stir();
+        Ok(())
     }
 
     /// The backend refused to end it.
     pub(crate) fn restore(&self, now: Millis) {
         // If it ended meanwhile in another way, it stays so.
-        let _ = self.record().restore(now);
+        let _ = self.change_phase(|record| record.restore(now));
         self.standing.ring();
     }
 
@@ -214,8 +233,9 @@ impl<W: World> Session<W> {
     /// # Errors
     /// It had ended before.
     pub(crate) fn end(&self, why: Ended, cause: EndCause) -> Result<(), Sticky> {
-        let streams = self.record().end(why)?;
+        let streams = self.change_phase(|record| record.end(why))?;
         self.standing.ring();
+        self.withdrawals.stir();
         for mailbox in streams {
             mailbox.post(Command::End(cause));
         }

@@ -40,7 +40,7 @@ pub(crate) async fn ask<W: World>(
     let standing = session.standalone_mailbox();
     let mailbox = standing.unwrap_or_else(|| open(relay, session, call));
     Looked::Answer(match get::ask(&mailbox, asked, agent).await {
-        Reply::Open(opening) => Answer::Stream(opening),
+        Reply::Open(opening) => Answer::Stream(Box::new(opening)),
         Reply::Ended | Reply::NotOffered => Answer::Refused(Refused::NothingToResume),
         Reply::SessionGone => Answer::Refused(Refused::SessionGone),
         Reply::Denied(answer) => answer.into_answer(),

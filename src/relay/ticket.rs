@@ -69,6 +69,12 @@ enum Worth {
 pub(crate) struct Ticket<W: World> {
     pub(crate) session: Arc<Session<W>>,
     pub(crate) relay: Arc<Relay<W>>,
+    pub(crate) course: Course,
+}
+
+/// What a POST that is under way has come to so far. Apart from its ticket, so that who executes it can note this down
+/// while it uses the ticket's session.
+pub(crate) struct Course {
     shown: Option<Shown>,
     heard: Heard,
     worth: Worth,
@@ -86,41 +92,18 @@ impl<W: World> Ticket<W> {
         Self {
             session: Arc::clone(session),
             relay: Arc::clone(relay),
-            shown: Some(shown),
-            heard: Heard::Nothing,
-            worth: Worth::Result,
-            number,
+            course: Course {
+                shown: Some(shown),
+                heard: Heard::Nothing,
+                worth: Worth::Result,
+                number,
+            },
         }
-    }
-
-    /// Notes what the backend's answer says of the credential that it was asked with.
-    pub(crate) fn heard(&mut self, sent: Result<Sent<W>, Unanswered>) -> Result<Sent<W>, Unanswered> {
-        self.heard = Heard::of(&sent);
-        sent
-    }
-
-    /// Its answer is a refusal, though it looks like a result: it is not given to whoever asks again after having had it.
-    pub(crate) const fn is_refused(&mut self) {
-        self.worth = Worth::Refusal;
-    }
-
-    /// A stream of this epoch is about to answer it. Next: ring, when it is registered; or [`Ticket::streams_not`].
-    pub(crate) fn streams_as(&mut self, epoch: Epoch) -> Waiters {
-        let Some(number) = self.number else {
-            return Waiters(None);
-        };
-        Waiters(self.session.record().beside.repeats.streaming(number, epoch))
-    }
-
-    /// That stream did not begin.
-    pub(crate) fn streams_not(&self, epoch: Epoch) {
-        let (left, now) = (Left::Unheld(Reason::BackendLost), self.relay.now());
-        self.session.record().beside.repeats.left(epoch, left, now);
     }
 
     /// It was answered.
     pub(crate) fn settle(mut self, answer: &Answer<Passing<W>>, taken: Taken) {
-        let settled = match (self.number, self.worth, taken) {
+        let settled = match (self.course.number, self.course.worth, taken) {
             // Nobody looks for it.
             (None, _, _) | (Some(_), Worth::Refusal, Taken::At(_)) => Settled::Forget,
             (Some(_), Worth::Result, _) | (Some(_), Worth::Refusal, Taken::Not { .. }) => {
@@ -132,9 +115,9 @@ impl<W: World> Ticket<W> {
         };
         if let Waiters(Some(waits)) = self.close(settled, now) {
             let outcome = match answer {
-                Answer::Whole(response) => Outcome::Whole(Arc::new(response.clone())),
+                Answer::Whole(response) => Outcome::Whole(Arc::new((**response).clone())),
                 Answer::Refused(refused) => Outcome::Refused(refused.clone()),
-                Answer::Stream(_) if self.worth == Worth::Refusal => Outcome::NotRun,
+                Answer::Stream(_) if self.course.worth == Worth::Refusal => Outcome::NotRun,
                 Answer::Passing(_) | Answer::Stream(_) => Outcome::Unheld(Reason::Evicted),
             };
             Waiters(Some(waits)).ring(outcome);
@@ -143,14 +126,14 @@ impl<W: World> Ticket<W> {
 
     fn close(&mut self, settled: Settled<Held>, now: Millis) -> Waiters {
         // Taken out once: whatever comes after is a drop.
-        let Some(shown) = self.shown.take() else {
+        let Some(shown) = self.course.shown.take() else {
             return Waiters(None);
         };
         let mut record = self.session.record();
         record.released(now);
-        let heard = std::mem::replace(&mut self.heard, Heard::Nothing);
+        let heard = std::mem::replace(&mut self.course.heard, Heard::Nothing);
         gate::note(&mut record, &self.relay, &self.session.pool, (shown, heard), now);
-        let Some(number) = self.number else {
+        let Some(number) = self.course.number else {
             return Waiters(None);
         };
         let waits = record.beside.repeats.settle(number, settled);
@@ -161,9 +144,39 @@ impl<W: World> Ticket<W> {
     }
 }
 
+impl Course {
+    /// Notes what the backend's answer says of the credential that it was asked with.
+    pub(crate) fn heard<W: World>(
+        &mut self,
+        sent: Result<Sent<W>, Unanswered>,
+    ) -> Result<Sent<W>, Unanswered> {
+        self.heard = Heard::of(&sent);
+        sent
+    }
+
+    /// Its answer is a refusal, though it looks like a result: it is not given to whoever asks again after having had it.
+    pub(crate) const fn is_refused(&mut self) {
+        self.worth = Worth::Refusal;
+    }
+
+    /// A stream of this epoch is about to answer it. Next: ring, when it is registered; or [`streams_not`].
+    pub(crate) fn streams_as<W: World>(&self, session: &Session<W>, epoch: Epoch) -> Waiters {
+        let Some(number) = self.number else {
+            return Waiters(None);
+        };
+        Waiters(session.record().beside.repeats.streaming(number, epoch))
+    }
+}
+
+/// The stream of this epoch, which was to answer a POST, did not begin.
+pub(crate) fn streams_not<W: World>(session: &Session<W>, epoch: Epoch, now: Millis) {
+    let left = Left::Unheld(Reason::BackendLost);
+    session.record().beside.repeats.left(epoch, left, now);
+}
+
 impl<W: World> Drop for Ticket<W> {
     fn drop(&mut self) {
-        if self.shown.is_some() {
+        if self.course.shown.is_some() {
             // It ran for longer than anybody waits, or this proxy ends: whoever waits hears nothing, which says so.
             let reason = Reason::Evicted;
             let now = self.relay.now();

@@ -14,7 +14,7 @@ use crate::pure::rpc::RequestId;
 use crate::relay::answer::Answer;
 use crate::relay::passing::{self, Passing};
 use crate::relay::session::Session;
-use crate::relay::ticket::Ticket;
+use crate::relay::ticket::Course;
 use crate::relay::world::World;
 
 /// The answer in place of a backend's with this status, if it is to be replaced; it stays a refusal to the ticket.
@@ -22,7 +22,7 @@ pub(crate) fn error<W: World>(
     session: &Session<W>,
     ids: &[RequestId],
     status: StatusCode,
-    ticket: &mut Ticket<W>,
+    course: &mut Course,
 ) -> Option<Answer<Passing<W>>> {
     let meant = matches!(
         status,
@@ -31,7 +31,7 @@ pub(crate) fn error<W: World>(
     match (session.pool.config.errors, ids) {
         (Errors::Jsonrpc, [id]) if !status.is_success() && !meant => {
             info!(session = %session.label(), %status, "backend refused a call; its client is told in JSON-RPC");
-            ticket.is_refused();
+            course.is_refused();
             let body = Bytes::from(refusal::backend_status(id, status.as_u16()));
             Some(passing::json(HeaderMap::new(), body))
         }

@@ -291,6 +291,9 @@ enum Glance {
 }
 
 async fn glance<I: Io>(io: &mut Transport<I>) -> Glance {
+    if !io.may_read() {
+        return Glance::Quiet;
+    }
     poll_fn(|cx| {
         let mut byte = [0; 1];
         Poll::Ready(

@@ -367,6 +367,11 @@ impl Io for Wire {
     fn peer(&self) -> SocketAddr {
         self.peer
     }
+
+    fn may_read(&self) -> bool {
+        let half = &self.line.halves()[self.end];
+        !half.landed.is_empty() || half.broken.is_some() || half.fin == Fin::Landed
+    }
 }
 
 impl AsyncRead for Wire {

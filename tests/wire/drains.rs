@@ -157,6 +157,24 @@ fn a_call_without_a_head_that_runs_too_long_is_told() {
     assert_eq!(proxy.exit_code(), 5);
 }
 
+/// The same where its session has ended since: it is found among the live ones no more.
+#[test]
+fn a_call_that_outlives_its_session_and_runs_too_long_is_told() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &["server.drain_max=300ms"]);
+    let session = Session::open(&proxy, &backend);
+    let mut client = session.post(&call("1"));
+    let _waiting = backend.next_of("POST");
+    let mut ending = session.delete();
+    backend.next_of("DELETE").answer(200, &[], "");
+    assert_eq!(ending.whole().head.status(), 200);
+    proxy.terminate();
+    let whole = client.whole();
+    assert_eq!(whole.head.status(), 200);
+    assert_eq!(failed(&whole.body, "1"), ("owner_lost".into(), "unknown".into()));
+    assert_eq!(proxy.exit_code(), 5);
+}
+
 /// Nothing to wait for: it ends at once, idle connections and idle sessions notwithstanding.
 #[test]
 fn an_idle_proxy_ends() {

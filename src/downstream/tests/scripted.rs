@@ -109,10 +109,10 @@ impl Serve for Script {
             "stream" => {
                 let mut headers = HeaderMap::new();
                 headers.insert("content-type", "text/event-stream".parse().unwrap());
-                Answer::Stream(Opening {
+                Answer::Stream(Box::new(Opening {
                     headers,
                     ticket: Box::new(Ticket(self.sinks.clone())),
-                })
+                }))
             }
             "pass" => {
                 let pieces = self.passing.lock().unwrap().take().expect("one passing body");
@@ -121,14 +121,14 @@ impl Serve for Script {
                     .headers_mut()
                     .insert("connection", "keep-alive, x-hop".parse().unwrap());
                 response.headers_mut().insert("x-hop", "1".parse().unwrap());
-                Answer::Passing(response)
+                Answer::Passing(Box::new(response))
             }
             "wait" => {
                 let _told = Told(self.dropped.clone());
                 std::future::pending().await
             }
             "gone" => Answer::Refused(Refused::SessionGone),
-            _ => Answer::Whole(Response::new(format!("<{text}>").into())),
+            _ => Answer::Whole(Box::new(Response::new(format!("<{text}>").into()))),
         }
     }
 }

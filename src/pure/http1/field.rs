@@ -1,12 +1,11 @@
-//! One field of a head: how its name is read and how it is written, in either direction.
+//! One field of a head: how its name and its value are read and how it is written, in either direction.
 //! Law: `name: value`, CR LF; whoever gives a name and a value has them from a reader that lets no line end through.
 //! Absent on purpose: which fields are written, and in which order.
 //! Next: `head.rs`.
 
-use http::HeaderName;
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE,
-    HOST, SERVER, USER_AGENT,
+    HOST, HeaderName, HeaderValue, SERVER, USER_AGENT,
 };
 
 /// Most digits of a length.
@@ -32,10 +31,33 @@ pub(super) fn named(name: &str) -> Option<HeaderName> {
         "date" | "Date" => DATE,
         "server" | "Server" => SERVER,
         "user-agent" | "User-Agent" => USER_AGENT,
-        "mcp-session-id" => SESSION_ID,
-        "mcp-protocol-version" => PROTOCOL_VERSION,
+        "mcp-session-id" | "Mcp-Session-Id" => SESSION_ID,
+        "mcp-protocol-version" | "Mcp-Protocol-Version" | "MCP-Protocol-Version" => PROTOCOL_VERSION,
         _ => return HeaderName::from_bytes(name.as_bytes()).ok(),
     })
+}
+
+/// A value that very many heads bear, if it is one: it is told by its spelling, and neither copied nor shared.
+pub(super) fn known(value: &[u8]) -> Option<HeaderValue> {
+    macro_rules! spelled {
+        ($text:literal) => {
+            const { HeaderValue::from_static($text) }
+        };
+    }
+    // By length: each is compared with one.
+    let known = match (value.len(), value.first()?) {
+        (1, _) => spelled!("*"),
+        (4, b'c') => spelled!("cors"),
+        (4, _) => spelled!("node"),
+        (8, _) => spelled!("no-cache"),
+        (13, _) => spelled!("gzip, deflate"),
+        (16, _) => spelled!("application/json"),
+        (17, _) => spelled!("text/event-stream"),
+        (35, b'a') => spelled!("application/json, text/event-stream"),
+        (35, _) => spelled!("text/event-stream, application/json"),
+        _ => return None,
+    };
+    (known.as_bytes() == value).then_some(known)
 }
 
 /// Appends a `content-length`.
@@ -94,7 +116,9 @@ mod tests {
             "mcp-session-id",
             "Mcp-Session-Id",
             "mcp-protocol-version",
+            "Mcp-Protocol-Version",
             "MCP-Protocol-Version",
+            "mCP-protocol-version",
             "x-other",
             "aCCEPT",
             "",
@@ -106,5 +130,28 @@ mod tests {
                 "{name:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_known_value_is_what_was_said() {
+        let known_ones = [
+            "application/json",
+            "application/json, text/event-stream",
+            "text/event-stream",
+            "text/event-stream, application/json",
+            "gzip, deflate",
+            "no-cache",
+            "cors",
+            "node",
+            "*",
+        ];
+        for value in known_ones {
+            assert_eq!(known(value.as_bytes()).unwrap(), value);
+            for other in [&value[1..], &value.to_uppercase()[..], &format!("{value} ")] {
+                let told = known(other.as_bytes());
+                assert!(told.is_none_or(|told| told == *other), "{other:?}");
+            }
+        }
+        assert_eq!(known(b""), None);
     }
 }

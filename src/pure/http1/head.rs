@@ -11,7 +11,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use memchr::memchr_iter;
 
-use super::field::{named, push_field, push_length};
+use super::field::{known, named, push_field, push_length};
 use super::hop::{Nominated, is_hop_by_hop};
 use crate::pure::limits::{INTERIM_ANSWERS_MAX, RESPONSE_FIELDS_MAX, RESPONSE_HEAD_BYTES_MAX};
 
@@ -313,7 +313,10 @@ fn sort<'a>(fields: &[httparse::Header<'a>]) -> Result<(HeaderMap, Told<'a>), He
     let mut told = Told::default();
     for field in fields {
         let name = named(field.name).ok_or(HeadError::Field)?;
-        let value = HeaderValue::from_bytes(field.value).map_err(|_| HeadError::Field)?;
+        let value = match known(field.value) {
+            Some(value) => value,
+            None => HeaderValue::from_bytes(field.value).map_err(|_| HeadError::Field)?,
+        };
         if name == CONTENT_LENGTH {
             told.length = told.length.and(field.value);
         } else if name == TRANSFER_ENCODING {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, ORIGIN, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 
-use super::field::named;
+use super::field::{known, named};
 use super::head::decimal;
 use crate::pure::limits::USUAL_FIELDS_MAX;
 
@@ -38,8 +38,9 @@ pub enum Reading {
 /// A request that came whole.
 #[derive(Debug)]
 pub struct Usual {
-    /// The request, without the fields that only frame it; its fields and its body are slices of what was read.
-    pub request: Request<Bytes>,
+    /// The request, without the fields that only frame it; its fields and its body are slices of what was read, but for
+    /// values that very many requests bear. Boxed: it is handed on many times.
+    pub request: Box<Request<Bytes>>,
     /// Bytes that it took. *Next*: what stands behind them belongs to the next request.
     pub consumed: usize,
 }
@@ -48,7 +49,7 @@ pub struct Usual {
 #[derive(Debug)]
 pub struct Headed {
     /// With what has come of its body.
-    request: Request<Bytes>,
+    request: Box<Request<Bytes>>,
     missing: usize,
 }
 
@@ -61,37 +62,39 @@ impl Headed {
     /// The whole request, with the bytes that came next, of which it takes [`Headed::missing`]; nothing if they are
     /// fewer.
     pub fn followed_by(self, rest: &Bytes) -> Option<Usual> {
-        let consumed = self.missing;
+        let Self {
+            mut request,
+            missing: consumed,
+        } = self;
         if rest.len() < consumed {
             return None;
         }
         let rest = rest.slice(..consumed);
-        let request = self.request.map(|begun| {
-            if begun.is_empty() {
-                rest
-            } else {
-                [begun, rest].concat().into()
-            }
-        });
+        let body = request.body_mut();
+        *body = if body.is_empty() {
+            rest
+        } else {
+            [&body[..], &rest[..]].concat().into()
+        };
         Some(Usual { request, consumed })
     }
 }
 
 /// Reads the request at the start of `bytes`, if it is a usual one.
 pub fn read_usual(bytes: &Bytes, bounds: RequestBounds) -> Reading {
-    let Some((request, head_len, body_len)) = read_head(bytes, bounds) else {
+    let Some((mut request, head_len, body_len)) = read_head(bytes, bounds) else {
         return Reading::Unusual;
     };
     let consumed = head_len + body_len;
-    let request = request.map(|()| bytes.slice(head_len..consumed.min(bytes.len())));
+    *request.body_mut() = bytes.slice(head_len..consumed.min(bytes.len()));
     match consumed.saturating_sub(bytes.len()) {
         0 => Reading::Whole(Usual { request, consumed }),
         missing => Reading::Headed(Headed { request, missing }),
     }
 }
 
-/// The head of a usual request, its length, and its body's.
-fn read_head(bytes: &Bytes, bounds: RequestBounds) -> Option<(Request<()>, usize, usize)> {
+/// The head of a usual request, as a request without its body, its length, and its body's.
+fn read_head(bytes: &Bytes, bounds: RequestBounds) -> Option<(Box<Request<Bytes>>, usize, usize)> {
     let mut fields = [const { MaybeUninit::uninit() }; USUAL_FIELDS_MAX];
     let mut parsed = httparse::Request::new(&mut []);
     let status =
@@ -121,7 +124,7 @@ fn read_head(bytes: &Bytes, bounds: RequestBounds) -> Option<(Request<()>, usize
     if body_len > bounds.body_bytes_max {
         return None;
     }
-    let mut request = Request::new(());
+    let mut request = Box::new(Request::new(Bytes::new()));
     *request.method_mut() = method;
     *request.uri_mut() = target;
     *request.headers_mut() = headers;
@@ -150,7 +153,10 @@ fn sort(bytes: &Bytes, fields: &[httparse::Header<'_>]) -> Option<(HeaderMap, Le
             Meaning::Reuse if field.value.eq_ignore_ascii_case(b"keep-alive") => {}
             Meaning::Reuse | Meaning::Unusual => return None,
             Meaning::Message => {
-                let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value)).ok()?;
+                let value = match known(field.value) {
+                    Some(value) => value,
+                    None => HeaderValue::from_maybe_shared(bytes.slice_ref(field.value)).ok()?,
+                };
                 headers.try_append(named(field.name)?, value).ok()?;
             }
         }

@@ -176,7 +176,7 @@ pub(crate) async fn answer<W: World>(
                     said
                 }
             };
-            repeat::post(relay, &session, call, said).await
+            repeat::post(relay, &session, (call, said), relay.now()).await
         }
     }
 }

@@ -348,7 +348,7 @@ async fn begin<W: World>(
             task.take_first(behind, relay.now());
             let opening = task.first_opening(headers::to_client(head));
             task.spawn_standalone();
-            Answer::Stream(opening)
+            Answer::Stream(Box::new(opening))
         }
         Err(loss) => {
             warn!(session = %session.label(), ?loss, "no log could be opened for a session's stream");

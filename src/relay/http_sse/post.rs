@@ -26,7 +26,7 @@ use crate::relay::mailbox::{Command, Mailbox};
 use crate::relay::passing::{self, Passing};
 use crate::relay::pool::{Request, Unanswered};
 use crate::relay::session::Session;
-use crate::relay::ticket::Ticket;
+use crate::relay::ticket::Course;
 use crate::relay::world::World;
 use crate::telemetry::words;
 
@@ -111,13 +111,13 @@ pub(crate) async fn execute<W: World>(
     session: &Arc<Session<W>>,
     (mut request, asks): (Request, Asks),
     ids: Vec<RequestId>,
-    ticket: &mut Ticket<W>,
+    course: &mut Course,
 ) -> Answer<Passing<W>> {
     let awaiting = match begin(relay, session, ids).await {
         Begun::Awaiting(awaiting) => awaiting,
         Begun::Full => {
             // Nothing ran: the same is a new request.
-            ticket.is_refused();
+            course.is_refused();
             return accepted();
         }
         Begun::Stalled => {
@@ -131,7 +131,7 @@ pub(crate) async fn execute<W: World>(
     // Where its answers come elsewhere, nobody here hears of them: it is remembered as an answer is.
     if awaiting.stream.is_some() {
         // Nobody waits for it yet: whoever sends the same is answered without.
-        drop(ticket.streams_as(awaiting.post));
+        drop(course.streams_as(session, awaiting.post));
     }
     let owed = Owed(Some(&awaiting));
     let sending = pin!(session.call(relay, &mut request, asks));
@@ -142,7 +142,7 @@ pub(crate) async fn execute<W: World>(
         return accepted();
     };
     let not_sent = |why: NotExecuted| Outcome::Failed(why.failure());
-    match ticket.heard(sent) {
+    match course.heard(sent) {
         Ok(Sent::Answer(incoming)) if incoming.head.status.is_success() => {
             // What it says besides is for nobody; read, so that its connection can be used again.
             passing::pass(incoming).await.unwrap_or_else(|_| accepted())

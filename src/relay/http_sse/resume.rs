@@ -48,7 +48,7 @@ pub(crate) async fn resume<W: World>(
     )
     .await
     {
-        Reply::Open(opening) => Answer::Stream(opening),
+        Reply::Open(opening) => Answer::Stream(Box::new(opening)),
         Reply::Unmet { reason, .. } => refused(reason.as_str()),
         Reply::Denied(answer) => answer.into_answer(),
         Reply::Ended | Reply::Private(_) | Reply::NotOffered | Reply::SessionGone | Reply::Closed => {
