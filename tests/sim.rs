@@ -53,6 +53,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::oracle::Tally;
 use crate::plant::Plant;
 use crate::run::{Change, world, world_with};
+use crate::weather::Weather;
 
 /// Seeds that every run plays.
 const FIXED: std::ops::Range<u64> = 0..60;
@@ -72,6 +73,9 @@ const FRESH: u64 = 20;
 
 /// Worlds with each store that fails always.
 const STORES: u64 = 4;
+
+/// Worlds with servers that say things again.
+const ECHOES: u64 = 100;
 
 /// Within so many seeds every planted fault is found.
 const FOUND_WITHIN: u64 = 1_000;
@@ -156,7 +160,11 @@ fn one_seed() {
     let Some(seed) = from_environment("THROUGHLINE_SEED") else {
         return;
     };
-    let report = world(seed, Plant::None);
+    let change: Change = match from_environment("THROUGHLINE_ECHO") {
+        Some(_) => Weather::echo,
+        None => |_| {},
+    };
+    let report = world_with(seed, Plant::None, change);
     println!("{}\n{}", report.weather, report.history);
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
 }
@@ -194,6 +202,28 @@ fn a_store_that_fails_always() {
             );
         }
     }
+}
+
+/// A server's word that comes again on a new stream, and a stream of which nothing comes, cost nobody anything in silence.
+#[test]
+fn servers_that_say_things_again() {
+    let count = from_environment("THROUGHLINE_SEEDS").unwrap_or(ECHOES);
+    let first = from_environment("THROUGHLINE_FIRST").unwrap_or(0);
+    let mut failed = Vec::new();
+    let mut tally = Tally::default();
+    for seed in first..first + count {
+        let report = world_with(seed, Plant::None, Weather::echo);
+        tally.add(&report.tally);
+        if !report.violations.is_empty() {
+            println!(
+                "THROUGHLINE_ECHO=1 THROUGHLINE_SEED={seed} cargo test --test sim one_seed -- --nocapture"
+            );
+            println!("    {:#?}", report.violations);
+            failed.push(seed);
+        }
+    }
+    println!("{count} worlds: {:?}", tally.0);
+    assert!(failed.is_empty(), "seeds with violations: {failed:?}");
 }
 
 #[test]

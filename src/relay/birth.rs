@@ -83,16 +83,20 @@ impl<W: World> StreamTask<W> {
             epoch,
             bounds: session.bounds(),
         };
-        let backend = BackendSide::new(
-            session.trail_depth(&name),
-            session.witness(&name, generation),
-            relay.now(),
-        );
         let log = relay
             .world
             .store()
             .open(&session.stream_key(&name, epoch), claim)
             .await?;
+        // Now that it begins: what the one before it left is taken once.
+        let mut backend = BackendSide::new(
+            session.trail_depth(&name),
+            session.witness(&name, generation),
+            relay.now(),
+        );
+        if name == StreamName::Get {
+            backend.had = session.take_had(generation);
+        }
         Ok(Self {
             relay: Arc::clone(relay),
             session: Arc::clone(session),

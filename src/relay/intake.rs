@@ -5,10 +5,11 @@
 //! Next: `pure/stream/life.rs`, which decides; `stream_task.rs`, which drives.
 
 use crate::pure::epoch::Seq;
+use crate::pure::event_id::StreamName;
 use crate::pure::isolation::{Isolation, Restored};
 use crate::pure::limits::SERVER_REQUESTS_MAX;
 use crate::pure::log::{EndMark, Entry, Full, Millis, Span, TakenBy};
-use crate::pure::overlap::{Overlap, Said};
+use crate::pure::overlap::{Digest, Overlap, Said};
 use crate::pure::rpc::{self, EventKind, Message, RequestId, begins_a_notification, classify_event};
 use crate::pure::session::Generation;
 use crate::pure::sse::{Block, OnBlock, Text};
@@ -35,6 +36,7 @@ pub(crate) struct Intake<'a, L> {
     pub(crate) isolation: Option<&'a Isolation>,
     /// What came on earlier connections.
     pub(crate) prior: Prior<'a>,
+    pub(crate) remembered: Remembered,
     pub(crate) agent: Agent,
     /// Ids of the backend's requests bear it, from the second life of the session on.
     pub(crate) generation: Generation,
@@ -55,6 +57,25 @@ pub(crate) enum Prior<'a> {
     Had(&'a mut Had),
     /// These must come again before anything else is believed.
     Proof(&'a mut Overlap),
+}
+
+/// Where what an event said is found again, if its backend says it once more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Remembered {
+    /// In the log: what the window has let go of is not asked for.
+    InTheLog,
+    /// With its id: a standalone stream's backend may say it again when the window has long let go of it.
+    WithItsId,
+}
+
+impl Remembered {
+    /// On a stream of this name.
+    pub(crate) const fn of(stream: &StreamName) -> Self {
+        match stream {
+            StreamName::Get => Self::WithItsId,
+            StreamName::Post(_) | StreamName::HttpSse => Self::InTheLog,
+        }
+    }
 }
 
 /// Whether a client is attached.
@@ -261,6 +282,9 @@ impl<L: StreamLog> Intake<'_, L> {
             }
         }
         self.trail.event(self.newest(), block.id);
+        if self.remembered == Remembered::WithItsId && block.id.is_some() {
+            self.trail.keep_said(self.newest(), Digest::of(data.as_bytes()));
+        }
         if let Some(witness) = &mut self.witness {
             witness.heard(block.id, data.as_bytes());
         }

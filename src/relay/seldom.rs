@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::pure::epoch::Epoch;
 use crate::pure::session::Generation;
 use crate::pure::stream::Witness;
+use crate::pure::stream::admission::Had;
 use crate::relay::asks::AnsweredHere;
 use crate::relay::gate::Proofs;
 use crate::relay::session::Session;
@@ -26,6 +27,8 @@ pub(crate) struct Seldom {
     answered_here: AnsweredHere,
     /// What the backend said on a standalone stream that was let go, in this life of the session.
     witnessed: Mutex<Option<(Generation, Box<Witness>)>>,
+    /// What it may say again on the next one, in this life of the session.
+    had: Mutex<Option<(Generation, Box<Had>)>>,
 }
 
 impl Seldom {
@@ -40,6 +43,10 @@ impl Seldom {
             early: Mutex::new(early),
             ..Self::default()
         }))
+    }
+
+    fn had(&self) -> MutexGuard<'_, Option<(Generation, Box<Had>)>> {
+        self.had.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn witnessed(&self) -> MutexGuard<'_, Option<(Generation, Box<Witness>)>> {
@@ -76,6 +83,17 @@ impl<W: World> Session<W> {
     /// A standalone stream is let go whose backend said this.
     pub(crate) fn keep_witnessed(&self, generation: Generation, witness: Box<Witness>) {
         *self.seldom().witnessed() = Some((generation, witness));
+    }
+
+    /// What the backend of a standalone stream that was let go may say again, in this life of the session; once.
+    pub(crate) fn take_had(&self, generation: Generation) -> Option<Box<Had>> {
+        let (of, had) = self.seldom.get()?.had().take()?;
+        (of == generation).then_some(had)
+    }
+
+    /// A standalone stream is let go whose backend may say this again.
+    pub(crate) fn keep_had(&self, generation: Generation, had: Box<Had>) {
+        *self.seldom().had() = Some((generation, had));
     }
 
     /// Messages that came before the standalone stream; once.

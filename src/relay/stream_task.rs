@@ -25,7 +25,7 @@ use crate::relay::ask::{Awaited, Early};
 use crate::relay::backend_side::{BackendSide, prior};
 use crate::relay::chronicle::Counted;
 use crate::relay::gap::Gap;
-use crate::relay::intake::{Counts, Intake};
+use crate::relay::intake::{Counts, Intake, Remembered};
 use crate::relay::mailbox::{Command, Mailbox};
 use crate::relay::outcome::{FirstHead, Settled};
 use crate::relay::reader::{Flushed, Reader};
@@ -232,6 +232,7 @@ impl<W: World> StreamTask<W> {
                     witness: self.backend.witness.as_deref_mut(),
                     isolation: self.session.isolation.as_ref(),
                     prior: prior(&mut self.backend.reattaching, &mut self.backend.had),
+                    remembered: Remembered::of(&self.name),
                     agent: self.agent,
                     generation: self.generation,
                     client: presence,

@@ -137,7 +137,7 @@ impl<W: World> StreamTask<W> {
             }
             Some((presented, _)) => self.make_way(*presented, now),
         }
-        self.remember_before_turn();
+        self.remember_so_far();
         let mut old = std::mem::replace(&mut self.log, log);
         if waiting.is_some() || self.reader.is_some() {
             // What a client is about to be told must not push itself out of a small window.

@@ -28,7 +28,7 @@ use crate::relay::Relay;
 use crate::relay::answer::NotExecuted;
 use crate::relay::exchange::Sent;
 use crate::relay::headers;
-use crate::relay::intake::{Intake, Prior};
+use crate::relay::intake::{Intake, Prior, Remembered};
 use crate::relay::pool::{Request, Unanswered};
 use crate::relay::refuse::Words;
 use crate::relay::session::Session;
@@ -180,6 +180,7 @@ impl<W: World> StreamTask<W> {
             witness: self.backend.witness.as_deref_mut(),
             isolation: self.session.isolation.as_ref(),
             prior: Prior::Nothing,
+            remembered: Remembered::of(&self.name),
             agent: self.agent,
             generation: self.generation,
             client,

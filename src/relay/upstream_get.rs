@@ -100,7 +100,7 @@ impl<W: World> StreamTask<W> {
 
     /// The epoch ends while the upstream GET goes on, and with it what the log says: what the backend said so far may come
     /// again on its next connection all the same.
-    pub(crate) fn remember_before_turn(&mut self) {
+    pub(crate) fn remember_so_far(&mut self) {
         if self.name != StreamName::Get {
             return;
         }
@@ -110,9 +110,18 @@ impl<W: World> StreamTask<W> {
         }
     }
 
+    /// The stream is let go: what its backend may say again is remembered for the next one of its name.
+    pub(crate) fn hand_on_had(&mut self) {
+        self.remember_so_far();
+        if let Some(mut had) = self.backend.had.take() {
+            had.ended(std::iter::empty());
+            self.session.keep_had(self.generation, had);
+        }
+    }
+
     /// The newest events that have an id of the backend's, oldest first: the id, and what it said.
     pub(crate) fn said_last(&self) -> Vec<(Box<[u8]>, Digest)> {
-        let events = self.backend.trail.events(self.log.span().last);
+        let events = self.backend.trail.events();
         let Some(first) = events.first() else {
             return Vec::new();
         };
@@ -128,9 +137,11 @@ impl<W: World> StreamTask<W> {
         let told = told_after(&self.log, Seq::new(from.get() - 1), span.last);
         let digests: Vec<Digest> = told.iter().map(|told| Digest::of(&told.data)).collect();
         move |known| {
-            let nth = known.at.get().checked_sub(from.get())?;
-            let held = digests.get(usize::try_from(nth).ok()?).copied();
-            known.said.or(held)
+            let held = || {
+                let nth = known.at.get().checked_sub(from.get())?;
+                digests.get(usize::try_from(nth).ok()?).copied()
+            };
+            known.said.or_else(held)
         }
     }
 }

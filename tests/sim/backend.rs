@@ -12,7 +12,7 @@ mod listening;
 #[path = "backend/stored.rs"]
 mod stored;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -31,7 +31,7 @@ use crate::modern::REVISION;
 use crate::oracle::Oracle;
 use crate::papers::{self, Binding};
 use crate::place::replica_address;
-use crate::weather::{BackendWays, Opening, Storing};
+use crate::weather::{BackendWays, Listening, Opening, Storing};
 use crate::wires::{Wire, Wires};
 
 /// Every replica, and what they count together.
@@ -66,7 +66,12 @@ struct Session {
     primes: Priming,
     archive: Archive,
     listener: Option<(u64, UnboundedSender<String>)>,
+    /// The last notes, for those who say them again.
+    said: VecDeque<String>,
 }
+
+/// Notes that are said again on a new stream, by those who do.
+const SAID_MAX: usize = 16;
 
 /// The transport of a session.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -185,6 +190,12 @@ impl Site {
         *number += 1;
         let note = json!({"jsonrpc": "2.0", "method": "notifications/message", "params":
             {"level": "info", "logger": "backend", "data": {"tag": session.label, "seq": number}}});
+        if self.ways.listening == Listening::Echoing {
+            session.said.push_back(note.to_string());
+            if session.said.len() > SAID_MAX {
+                session.said.pop_front();
+            }
+        }
         if self.ways.storing != Storing::None && session.spoken == Spoken::Streamable {
             session.archive.add(NOTES, note.to_string(), Over::No);
         } else if let Some((_, to)) = &session.listener {
@@ -378,6 +389,7 @@ impl Here {
                 primes: if primes { Priming::Yes } else { Priming::No },
                 archive: Archive::default(),
                 listener: None,
+                said: VecDeque::new(),
             };
             let mut newest = self.site.newest.lock().expect("no panic while it is held");
             newest.insert(label.to_owned(), sid.clone());

@@ -112,6 +112,9 @@ pub(crate) enum Opening {
 pub(crate) enum Listening {
     Offered,
     Refused,
+    /// As the Rust SDK's servers do: the last of what was said is said again on each new stream, and a stream beside one
+    /// that is taken for alive is granted, and nothing is said on it.
+    Echoing,
 }
 
 /// How clients behave: each draws its own from these.
@@ -267,6 +270,20 @@ impl Weather {
             between_faults_ms: chance.between(200, 8_000),
             stormy_s: chance.between(20, 90),
         }
+    }
+
+    /// The same with servers that say things again, and a proxy that lives and so knows what was said: nothing may come
+    /// twice. A server that is never told of its stream's end has no chance to end it, and is left out.
+    pub(crate) fn echo(&mut self) {
+        self.backend.listening = Listening::Echoing;
+        self.backend.storing = Storing::None;
+        self.backend.ids = Ids::None;
+        self.settings
+            .retain(|setting| !setting.contains("event_store") && !setting.contains("reattach"));
+        self.proxies = 1;
+        let is_bearable =
+            |fault: &Fault| !DEATHS.contains(fault) && *fault != Fault::Cut(Side::Backends, Cut::Silence);
+        self.faults.retain(|(fault, _)| is_bearable(fault));
     }
 
     /// Lets faults strike for as long as the storm lasts, then makes everything whole.

@@ -84,6 +84,51 @@ fn what_was_said_before_a_clients_reset_is_not_said_twice() {
     message(&mut client, &note(2));
 }
 
+/// A window may be smaller than what a backend says again, and lets go of what is old: it is known all the same.
+#[test]
+fn what_the_window_let_go_of_is_not_said_twice() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &["upstream.stream.replay_events_max=4"]);
+    let session = Session::open(&proxy, &backend);
+    let (mut client, mut standing) = session.listening(&backend);
+    let said = |nth: u32| event(&format!("0/{nth}"), &note(nth));
+    for nth in 1..=12 {
+        standing.chunk(&said(nth));
+        message(&mut client, &note(nth));
+    }
+    standing.cut();
+    let mut standing = backend.next_of("GET").stream();
+    resync(&mut client, "upstream_gap");
+    for nth in 1..=13 {
+        standing.chunk(&said(nth));
+    }
+    message(&mut client, &note(13));
+}
+
+/// The stream of a client that stayed away for too long is let go, and with it the log; what its backend said is known when
+/// it says that again to the next one.
+#[test]
+fn what_was_said_before_a_stream_was_let_go_is_not_said_twice() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &["upstream.stream.detached_max=200ms"]);
+    let session = Session::open(&proxy, &backend);
+    let (mut client, mut standing) = session.listening(&backend);
+    let said = event("0/1", &note(1));
+    standing.chunk(&said);
+    let cursor = message(&mut client, &note(1)).id().to_owned();
+    drop(client);
+    standing.wait_closed();
+    let mut client = session.resume(&cursor);
+    let mut standing = backend.next_of("GET").stream();
+    let head = client.head();
+    assert_eq!(verdict(&head), "reset evicted");
+    primed(&mut client);
+    resync(&mut client, "evicted");
+    standing.chunk(&said);
+    standing.chunk(&event("0/2", &note(2)));
+    message(&mut client, &note(2));
+}
+
 /// S5: a predecessor that the backend believes in for ever: the session is lost, and that is said.
 #[test]
 fn a_backend_that_never_lets_us_in_again() {

@@ -1,7 +1,8 @@
 //! A backend's own event ids beside a stream's log: where each stands, and from which one to ask again.
 //! Law: opaque, kept for each stream, compared for equality and never as numbers (wire contract, section 3).
 //! Per event one copy into a place that is used again; a backend that sends no ids costs one comparison and no memory.
-//! Absent on purpose: data. What came with an id is in the log, and is read there when something is to be proved.
+//! Absent on purpose: data. What came with an id is in the log, and is read there when something is to be proved; a
+//! digest stands for it where the log may let go of it before.
 //! Next: `pursuit.rs`, which says when a backend is asked again; `../overlap.rs`, which proves what it then says.
 
 use std::collections::VecDeque;
@@ -25,7 +26,7 @@ struct Mark {
     at: Seq,
     stand: Stand,
     id: Vec<u8>,
-    /// What it said, where the log does not say it any more.
+    /// What it said, where the log may not say it any more.
     said: Option<Box<Digest>>,
 }
 
@@ -36,7 +37,7 @@ pub struct Known {
     pub at: Seq,
     /// The backend's id.
     pub id: Box<[u8]>,
-    /// What it said, where the log does not say it any more.
+    /// What it said, where the log may not say it any more.
     pub said: Option<Digest>,
 }
 
@@ -178,19 +179,22 @@ impl Trail {
         })
     }
 
-    /// The events up to `last` that have an id, newest last, at most so many as are kept.
-    pub fn events(&self, last: Seq) -> Vec<Known> {
+    /// The events that have an id, newest last, at most so many as are kept.
+    pub fn events(&self) -> Vec<Known> {
         let marks = self.kept.iter().flat_map(|kept| &kept.marks);
         marks
-            .filter(|mark| mark.stand == Stand::Event && mark.at <= last && !mark.id.is_empty())
+            .filter(|mark| mark.stand == Stand::Event && !mark.id.is_empty())
             .map(Mark::known)
             .collect()
     }
 
-    /// The log is about to say something else in the place of this event: what it said.
+    /// The log is about to say something else in the place of this event, or may let go of it: what it said.
     pub fn keep_said(&mut self, at: Seq, said: Digest) {
-        let marks = self.kept.iter_mut().flat_map(|kept| &mut kept.marks);
-        for mark in marks.filter(|mark| mark.stand == Stand::Event && mark.at == at) {
+        let marks = self.kept.iter_mut().flat_map(|kept| kept.marks.iter_mut().rev());
+        let those = marks
+            .skip_while(|mark| mark.at > at)
+            .take_while(|mark| mark.at == at);
+        for mark in those.filter(|mark| mark.stand == Stand::Event) {
             mark.said.get_or_insert_with(|| Box::new(said));
         }
     }
@@ -300,7 +304,7 @@ mod tests {
         for n in 1..1_000 {
             trail.event(Seq::new(n), Some(b"id"));
         }
-        assert_eq!(trail.events(Seq::new(2_000)).len(), 2);
+        assert_eq!(trail.events().len(), 2);
     }
 
     #[test]
@@ -322,7 +326,7 @@ mod tests {
         let said = Digest::of(b"x");
         trail.keep_said(Seq::new(2), said);
         trail.keep_said(Seq::new(2), Digest::of(b"later"));
-        assert_eq!(trail.events(Seq::new(2))[0].said, Some(said));
+        assert_eq!(trail.events()[0].said, Some(said));
         trail.retry_in(7);
         trail.begin_epoch();
         assert_eq!((trail.cursor(), trail.retry(), trail.news()), (None, Some(7), 3));

@@ -2,6 +2,7 @@
 //! Law: the stream is the session: with its connection it is gone, and what still runs for it says nothing to anybody.
 //! Next: `../elder.rs`.
 
+use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
@@ -38,6 +39,7 @@ impl Here {
                 primes: Priming::No,
                 archive: Archive::default(),
                 listener: Some((begun, to)),
+                said: VecDeque::new(),
             };
             replica.sessions.insert(sid.clone(), session);
             sid
