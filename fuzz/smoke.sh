@@ -16,6 +16,7 @@ for source in fuzz_targets/*.rs; do
   target=$(basename "$source" .rs)
   dict=$(ls "dict/$target.dict" "dict/${target%%_*}.dict" 2>/dev/null | head -1 || true)
   mkdir -p "corpus/$target" "artifacts/$target"
+  [ "$target" != config ] || cp ../config/*.toml corpus/config/
   printf '%-16s' "$target"
   log=$(mktemp)
   if ! "target/$host/release/$target" "corpus/$target" -max_total_time="$seconds" -max_len=1024 -verbosity=1 \
