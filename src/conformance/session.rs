@@ -20,6 +20,10 @@ use crate::conformance::trace::Trace;
 use crate::pure::revision::Revision;
 use crate::pure::rpc::{self, quoted};
 
+/// Longest that a server is waited for that is asked what it has, perhaps for the first time in its life: nothing is
+/// judged yet.
+const FIRST_WORDS_MAX: Duration = Duration::from_secs(60);
+
 /// What a session shares with every other one of the run.
 pub(super) struct Run {
     pub(super) target: Target,
@@ -155,7 +159,7 @@ impl Session {
             r#"{{"jsonrpc":"2.0","id":{},"method":"{method}","params":{params}}}"#,
             self.next_id()
         );
-        let until = self.soon();
+        let until = Instant::now() + FIRST_WORDS_MAX.max(self.run.timeout);
         response_of(self.post(body).await?, method, until).await
     }
 
