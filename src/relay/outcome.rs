@@ -70,6 +70,10 @@ impl<W: World> StreamTask<W> {
         }
         match opened {
             Opened::Streaming(body, generation) => {
+                if generation != self.generation {
+                    // It began in one life of the session and stands in the next, whose ids mean other things.
+                    self.backend.forget(now);
+                }
                 self.generation = generation;
                 self.get_let_in(now);
                 self.source = Source::Reading(body);

@@ -84,31 +84,11 @@ impl Withdrawals {
     }
 }
 
-/// Whoever waits for a bell: registered once for each task that waits and each ring, since asking again takes its lock.
-struct Ear {
-    heard: u64,
-    /// The task that will be woken. Its place is nobody else's: who is registered keeps it.
-    task: Option<usize>,
-}
-
-impl Ear {
-    /// Makes sure that this task is woken by the next ring.
-    fn listen<'a>(&mut self, to: &'a Withdrawals, mut rung: Pin<&mut Notified<'a>>, cx: &mut Context<'_>) {
-        let task = Some(cx.waker().data().addr());
-        loop {
-            let rings = to.rings();
-            if (self.heard, self.task) == (rings, task) {
-                return;
-            }
-            if self.heard != rings {
-                rung.set(to.bell.notified());
-            }
-            (self.heard, self.task) = (rings, task);
-            if rung.as_mut().poll(cx).is_ready() {
-                rung.set(to.bell.notified());
-                self.task = None;
-            }
-        }
+/// Makes sure that this task is woken by the next ring. Asked at each poll: a ring is counted before it wakes anybody,
+/// so that no count says whether who was registered still is.
+fn listen<'a>(to: &'a Withdrawals, mut rung: Pin<&mut Notified<'a>>, cx: &mut Context<'_>) {
+    while rung.as_mut().poll(cx).is_ready() {
+        rung.set(to.bell.notified());
     }
 }
 
@@ -126,10 +106,6 @@ impl<W: World> Session<W> {
     ) -> Result<T, GivenUp> {
         let _call = relay.running.call();
         let since = self.withdrawals.rings();
-        let mut ear = Ear {
-            heard: since,
-            task: None,
-        };
         let mut rung = pin!(self.withdrawals.bell.notified());
         let mut over = pin!(relay.running.over());
         poll_fn(|cx| {
@@ -137,7 +113,7 @@ impl<W: World> Session<W> {
                 return Poll::Ready(Ok(done));
             }
             // Everything is looked at after it is sure to wake this task.
-            ear.listen(&self.withdrawals, rung.as_mut(), cx);
+            listen(&self.withdrawals, rung.as_mut(), cx);
             if let [id] = ids
                 && self.withdrawals.is_withdrawn(id, since)
             {
@@ -180,12 +156,8 @@ mod tests {
     fn who_listens_is_woken_by_each_ring_wherever_it_was_moved() {
         let withdrawals = Withdrawals::default();
         let mut rung = pin!(withdrawals.bell.notified());
-        let mut ear = Ear {
-            heard: withdrawals.rings(),
-            task: None,
-        };
         let [(one, woken_one), (other, woken_other)] = [task(), task()];
-        let mut listen = |waker| ear.listen(&withdrawals, rung.as_mut(), &mut Context::from_waker(waker));
+        let mut listen = |waker| super::listen(&withdrawals, rung.as_mut(), &mut Context::from_waker(waker));
         let woken = || [&woken_one, &woken_other].map(|woken| woken.0.load(Ordering::SeqCst));
         // Before it listened.
         withdrawals.stir();
@@ -202,11 +174,19 @@ mod tests {
         listen(&other);
         withdrawals.stir();
         assert_eq!(woken(), [2, 1]);
+        // A ring that is counted, looked at, and only then wakes.
+        listen(&other);
+        withdrawals.rings.fetch_add(1, Ordering::SeqCst);
+        listen(&other);
+        withdrawals.bell.notify_waiters();
+        listen(&other);
+        withdrawals.stir();
+        assert_eq!(woken(), [2, 3]);
         // Two rings before it looks are one.
         withdrawals.stir();
         listen(&other);
         withdrawals.stir();
-        assert_eq!(woken(), [2, 2]);
+        assert_eq!(woken(), [2, 4]);
     }
 
     #[test]
