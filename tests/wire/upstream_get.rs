@@ -3,8 +3,12 @@
 //! Next: `between.rs`.
 
 use crate::backend::{Backend, Exchange};
+use crate::loss::{begun_anew, gone};
 use crate::proxy::Proxy;
-use crate::session::{Session, epoch_of, message, note, primed, resync, verdict};
+use crate::session::{Session, call, epoch_of, message, note, primed, resync, verdict};
+
+/// What the proxy logs of a request that can't be sent yet.
+const WAITS: &str = "a request waits for its session";
 
 fn event(id: &str, data: &str) -> String {
     format!("id: {id}\ndata: {data}\n\n")
@@ -127,6 +131,34 @@ fn what_was_said_before_a_stream_was_let_go_is_not_said_twice() {
     standing.chunk(&said);
     standing.chunk(&event("0/2", &note(2)));
     message(&mut client, &note(2));
+}
+
+/// A stream that begins while its session is being begun anew stands in the new life: what the new backend says there is
+/// new, though the old one said the same under the same id.
+#[test]
+fn what_one_life_said_is_new_in_the_next() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[&backend.url()], &["upstream.stream.detached_max=200ms"]);
+    let session = Session::open(&proxy, &backend);
+    let (mut client, mut standing) = session.listening(&backend);
+    let said = event("0/1", &note(1));
+    standing.chunk(&said);
+    let cursor = message(&mut client, &note(1)).id().to_owned();
+    drop(client);
+    standing.wait_closed();
+    let _call = session.post(&call("1"));
+    gone(backend.next_of("POST"));
+    session.logged(&proxy, WAITS);
+    let mut client = session.resume(&cursor);
+    session.logged(&proxy, WAITS);
+    begun_anew(&backend, "backend-2");
+    let mut standing = backend.next_of("GET").stream();
+    let head = client.head();
+    assert_eq!(verdict(&head), "reset evicted");
+    primed(&mut client);
+    resync(&mut client, "evicted");
+    standing.chunk(&said);
+    message(&mut client, &note(1));
 }
 
 /// S5: a predecessor that the backend believes in for ever: the session is lost, and that is said.
