@@ -86,16 +86,19 @@ fn from_environment(name: &str) -> Option<u64> {
         .map(|text| text.parse().expect("a number"))
 }
 
-/// Plays these seeds and says which of them violated what.
-fn play(seeds: impl Iterator<Item = u64>) {
+/// The weather of a seed as it is.
+const UNCHANGED: Change = |_| {};
+
+/// Plays these seeds with this change, says which of them violated what, and how to play one of them again.
+fn play_with(seeds: impl Iterator<Item = u64>, change: Change, settings: &str) -> Tally {
     let mut tally = Tally::default();
     let (mut played, mut failed) = (0, Vec::new());
     for seed in seeds {
-        let report = world(seed, Plant::None);
+        let report = world_with(seed, Plant::None, change);
         tally.add(&report.tally);
         played += 1;
         if !report.violations.is_empty() {
-            println!("THROUGHLINE_SEED={seed} cargo test --test sim one_seed -- --nocapture");
+            println!("{settings}THROUGHLINE_SEED={seed} cargo test --test sim one_seed -- --nocapture");
             for violation in &report.violations {
                 println!("    {violation}");
             }
@@ -104,6 +107,11 @@ fn play(seeds: impl Iterator<Item = u64>) {
     }
     println!("{played} worlds: {:?}", tally.0);
     assert!(failed.is_empty(), "seeds with violations: {failed:?}");
+    tally
+}
+
+fn play(seeds: impl Iterator<Item = u64>) {
+    let tally = play_with(seeds, UNCHANGED, "");
     assert!(
         ["results", "resumed", "reset", "cuts"]
             .iter()
@@ -162,7 +170,7 @@ fn one_seed() {
     };
     let change: Change = match from_environment("THROUGHLINE_ECHO") {
         Some(_) => Weather::echo,
-        None => |_| {},
+        None => UNCHANGED,
     };
     let report = world_with(seed, Plant::None, change);
     println!("{}\n{}", report.weather, report.history);
@@ -209,21 +217,7 @@ fn a_store_that_fails_always() {
 fn servers_that_say_things_again() {
     let count = from_environment("THROUGHLINE_SEEDS").unwrap_or(ECHOES);
     let first = from_environment("THROUGHLINE_FIRST").unwrap_or(0);
-    let mut failed = Vec::new();
-    let mut tally = Tally::default();
-    for seed in first..first + count {
-        let report = world_with(seed, Plant::None, Weather::echo);
-        tally.add(&report.tally);
-        if !report.violations.is_empty() {
-            println!(
-                "THROUGHLINE_ECHO=1 THROUGHLINE_SEED={seed} cargo test --test sim one_seed -- --nocapture"
-            );
-            println!("    {:#?}", report.violations);
-            failed.push(seed);
-        }
-    }
-    println!("{count} worlds: {:?}", tally.0);
-    assert!(failed.is_empty(), "seeds with violations: {failed:?}");
+    play_with(first..first + count, Weather::echo, "THROUGHLINE_ECHO=1 ");
 }
 
 #[test]

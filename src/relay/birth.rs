@@ -18,6 +18,7 @@ use crate::relay::gap::Gap;
 use crate::relay::intake::Counts;
 use crate::relay::mailbox::Mailbox;
 use crate::relay::outcome::{FirstHead, Settled};
+use crate::relay::seldom::Legacy;
 use crate::relay::session::Session;
 use crate::relay::source::Source;
 use crate::relay::spill::Spill;
@@ -89,14 +90,13 @@ impl<W: World> StreamTask<W> {
             .open(&session.stream_key(&name, epoch), claim)
             .await?;
         // Now that it begins: what the one before it left is taken once.
-        let mut backend = BackendSide::new(
-            session.trail_depth(&name),
-            session.witness(&name, generation),
-            relay.now(),
-        );
-        if name == StreamName::Get {
-            backend.had = session.take_had(generation);
-        }
+        let legacy = match name {
+            StreamName::Get => session.take_legacy(generation),
+            StreamName::Post(_) | StreamName::HttpSse => Legacy::default(),
+        };
+        let witness = session.witness(legacy.witness);
+        let mut backend = BackendSide::new(session.trail_depth(&name), witness, relay.now());
+        backend.had = legacy.had;
         Ok(Self {
             relay: Arc::clone(relay),
             session: Arc::clone(session),

@@ -8,9 +8,8 @@ use tracing::info;
 
 use crate::config::resolved::EventStore;
 use crate::pure::epoch::Reason;
-use crate::pure::event_id::StreamName;
 use crate::pure::log::Millis;
-use crate::pure::session::{Generation, LossCause};
+use crate::pure::session::LossCause;
 use crate::pure::stream::Witness;
 use crate::relay::session::Session;
 use crate::relay::stream_task::StreamTask;
@@ -19,18 +18,10 @@ use crate::relay::world::World;
 impl<W: World> Session<W> {
     /// What remembers a stream's backend, where it can be held to what it said. The standalone stream goes on where the
     /// one before it in this life of the session left off.
-    pub(crate) fn witness(&self, stream: &StreamName, generation: Generation) -> Option<Box<Witness>> {
+    pub(crate) fn witness(&self, before: Option<Box<Witness>>) -> Option<Box<Witness>> {
         match self.pool.config.event_store {
-            EventStore::PerSession if self.is_pinned(&self.home()) => {}
-            EventStore::PerSession | EventStore::Undeclared => return None,
-        }
-        let before = match stream {
-            StreamName::Get => self.take_witnessed(),
-            StreamName::Post(_) | StreamName::HttpSse => None,
-        };
-        match before {
-            Some((of, witness)) if of == generation => Some(witness),
-            Some(_) | None => Some(Box::default()),
+            EventStore::PerSession if self.is_pinned(&self.home()) => Some(before.unwrap_or_default()),
+            EventStore::PerSession | EventStore::Undeclared => None,
         }
     }
 }
@@ -44,18 +35,6 @@ impl<W: World> StreamTask<W> {
         let newest = self.said_last();
         if let Some(witness) = &mut self.backend.witness {
             witness.broke(newest.into_iter());
-        }
-    }
-
-    /// The stream is let go: what its backend said is remembered for the next one of its name.
-    pub(crate) fn hand_on_witness(&mut self) {
-        match self.name {
-            StreamName::Get => {}
-            StreamName::Post(_) | StreamName::HttpSse => return,
-        }
-        self.remember_said();
-        if let Some(witness) = self.backend.witness.take() {
-            self.session.keep_witnessed(self.generation, witness);
         }
     }
 

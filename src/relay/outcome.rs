@@ -358,8 +358,7 @@ impl<W: World> StreamTask<W> {
             end,
         };
         debug!(session = %self.session.label(), stream = %self.name, last = %tombstone.last, "stream was let go");
-        self.hand_on_witness();
-        self.hand_on_had();
+        self.hand_on();
         self.bury(tombstone);
         let _ = self.log.poll_close(cx, Closing::Bury(tombstone));
         self.mailbox.close();

@@ -77,7 +77,7 @@ impl Running {
     }
 
     /// Does this for as long as there is time; `None` once the time to drain is over. It counts as running.
-    /// For a session's calls there is `Session::while_wanted`.
+    /// For those that their client may withdraw there is `Session::while_wanted`.
     pub(crate) async fn within<T>(&self, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         let _call = self.call();
         let mut over = pin!(self.over());

@@ -25,10 +25,17 @@ pub(crate) struct Seldom {
     proofs: Proofs,
     /// What of the backend's requests the proxy answered.
     answered_here: AnsweredHere,
-    /// What the backend said on a standalone stream that was let go, in this life of the session.
-    witnessed: Mutex<Option<(Generation, Box<Witness>)>>,
-    /// What it may say again on the next one, in this life of the session.
-    had: Mutex<Option<(Generation, Box<Had>)>>,
+    /// What a standalone stream that was let go left, and in which life of the session.
+    legacy: Mutex<Option<(Generation, Legacy)>>,
+}
+
+/// What a standalone stream that was let go leaves to the next one in the same life of the session.
+#[derive(Default)]
+pub(crate) struct Legacy {
+    /// What its backend said under ids that are declared to be the session's own.
+    pub(crate) witness: Option<Box<Witness>>,
+    /// What its backend may say again.
+    pub(crate) had: Option<Box<Had>>,
 }
 
 impl Seldom {
@@ -45,12 +52,8 @@ impl Seldom {
         }))
     }
 
-    fn had(&self) -> MutexGuard<'_, Option<(Generation, Box<Had>)>> {
-        self.had.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn witnessed(&self) -> MutexGuard<'_, Option<(Generation, Box<Witness>)>> {
-        self.witnessed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn legacy(&self) -> MutexGuard<'_, Option<(Generation, Legacy)>> {
+        self.legacy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -75,25 +78,19 @@ impl<W: World> Session<W> {
         &self.seldom().answered_here
     }
 
-    /// What the backend said on a standalone stream that was let go, and in which life of the session; once.
-    pub(crate) fn take_witnessed(&self) -> Option<(Generation, Box<Witness>)> {
-        self.seldom.get()?.witnessed().take()
+    /// What the last standalone stream left, if that was in this life of the session; once.
+    pub(crate) fn take_legacy(&self, generation: Generation) -> Legacy {
+        let left = self.seldom.get().and_then(|seldom| seldom.legacy().take());
+        left.filter(|(of, _)| *of == generation)
+            .map(|(_, legacy)| legacy)
+            .unwrap_or_default()
     }
 
-    /// A standalone stream is let go whose backend said this.
-    pub(crate) fn keep_witnessed(&self, generation: Generation, witness: Box<Witness>) {
-        *self.seldom().witnessed() = Some((generation, witness));
-    }
-
-    /// What the backend of a standalone stream that was let go may say again, in this life of the session; once.
-    pub(crate) fn take_had(&self, generation: Generation) -> Option<Box<Had>> {
-        let (of, had) = self.seldom.get()?.had().take()?;
-        (of == generation).then_some(had)
-    }
-
-    /// A standalone stream is let go whose backend may say this again.
-    pub(crate) fn keep_had(&self, generation: Generation, had: Box<Had>) {
-        *self.seldom().had() = Some((generation, had));
+    /// A standalone stream is let go, and leaves this, if it is anything.
+    pub(crate) fn leave_legacy(&self, generation: Generation, legacy: Legacy) {
+        if legacy.witness.is_some() || legacy.had.is_some() {
+            *self.seldom().legacy() = Some((generation, legacy));
+        }
     }
 
     /// Messages that came before the standalone stream; once.

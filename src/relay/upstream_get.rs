@@ -16,6 +16,7 @@ use crate::pure::stream::trail::Known;
 use crate::relay::birth::REOPEN_CAP;
 use crate::relay::doubt;
 use crate::relay::gap::Gap;
+use crate::relay::seldom::Legacy;
 use crate::relay::source::Source;
 use crate::relay::stream_task::StreamTask;
 use crate::relay::turn::told_after;
@@ -110,23 +111,33 @@ impl<W: World> StreamTask<W> {
         }
     }
 
-    /// The stream is let go: what its backend may say again is remembered for the next one of its name.
-    pub(crate) fn hand_on_had(&mut self) {
-        self.remember_so_far();
-        if let Some(mut had) = self.backend.had.take() {
-            had.ended(std::iter::empty());
-            self.session.keep_had(self.generation, had);
+    /// The stream is let go: what its backend said is remembered for the next one of its name.
+    pub(crate) fn hand_on(&mut self) {
+        if self.name != StreamName::Get {
+            return;
         }
+        self.remember_said();
+        self.remember_so_far();
+        if let Some(had) = &mut self.backend.had {
+            had.ended(std::iter::empty());
+        }
+        let legacy = Legacy {
+            witness: self.backend.witness.take(),
+            had: self.backend.had.take(),
+        };
+        self.session.leave_legacy(self.generation, legacy);
     }
 
     /// The newest events that have an id of the backend's, oldest first: the id, and what it said.
     pub(crate) fn said_last(&self) -> Vec<(Box<[u8]>, Digest)> {
         let events = self.backend.trail.events();
-        let Some(first) = events.first() else {
-            return Vec::new();
+        // The log is read for those only that don't say it themselves.
+        let unsaid = events.iter().find(|known| known.said.is_none());
+        let held = unsaid.map(|first| self.said_since(first.at));
+        let each = |known: Known| {
+            let said = known.said.or_else(|| held.as_ref()?(&known));
+            Some((known.id, said?))
         };
-        let said = self.said_since(first.at);
-        let each = |known: Known| Some((known.id.clone(), said(&known)?));
         events.into_iter().filter_map(each).collect()
     }
 

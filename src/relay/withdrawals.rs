@@ -37,13 +37,13 @@ pub(crate) enum GivenUp {
 /// The withdrawals of one session.
 #[derive(Default)]
 pub(crate) struct Withdrawals {
-    /// How often the bell was rung.
-    rings: AtomicU64,
+    /// How many there were.
+    count: AtomicU64,
     newest: Mutex<Option<Box<Newest>>>,
     bell: Notify,
 }
 
-/// The newest withdrawals, oldest first, each with the number of its ring.
+/// The newest withdrawals, oldest first, each with its number.
 #[derive(Default)]
 struct Newest {
     ids: VecDeque<(u64, RequestId)>,
@@ -54,7 +54,7 @@ impl Withdrawals {
     pub(crate) fn withdraw(&self, id: &RequestId) {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         // Counted under the lock: who sees it waits for the id.
-        let nth = self.rings.fetch_add(1, Ordering::SeqCst) + 1;
+        let nth = self.count.fetch_add(1, Ordering::SeqCst) + 1;
         let ids = &mut newest.get_or_insert_default().ids;
         if ids.len() == WITHDRAWALS_MAX {
             ids.pop_front();
@@ -66,16 +66,15 @@ impl Withdrawals {
 
     /// Something else changed that those who wait must look at.
     pub(crate) fn stir(&self) {
-        self.rings.fetch_add(1, Ordering::SeqCst);
         self.bell.notify_waiters();
     }
 
-    fn rings(&self) -> u64 {
-        self.rings.load(Ordering::SeqCst)
+    fn count(&self) -> u64 {
+        self.count.load(Ordering::SeqCst)
     }
 
     fn is_withdrawn(&self, id: &RequestId, since: u64) -> bool {
-        if self.rings() == since {
+        if self.count() == since {
             return false;
         }
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,7 +104,7 @@ impl<W: World> Session<W> {
         mut work: Pin<&mut impl Future<Output = T>>,
     ) -> Result<T, GivenUp> {
         let _call = relay.running.call();
-        let since = self.withdrawals.rings();
+        let since = self.withdrawals.count();
         let mut rung = pin!(self.withdrawals.bell.notified());
         let mut over = pin!(relay.running.over());
         poll_fn(|cx| {
@@ -176,7 +175,7 @@ mod tests {
         assert_eq!(woken(), [2, 1]);
         // A ring that is counted, looked at, and only then wakes.
         listen(&other);
-        withdrawals.rings.fetch_add(1, Ordering::SeqCst);
+        withdrawals.count.fetch_add(1, Ordering::SeqCst);
         listen(&other);
         withdrawals.bell.notify_waiters();
         listen(&other);
@@ -193,11 +192,11 @@ mod tests {
     fn a_withdrawal_meets_what_was_asked_before_it() {
         let withdrawals = Withdrawals::default();
         let [one, other] = [b"1", b"2"].map(|id| RequestId::from_raw(id).unwrap());
-        let first = withdrawals.rings();
+        let first = withdrawals.count();
         withdrawals.stir();
         assert!(!withdrawals.is_withdrawn(&one, first));
         withdrawals.withdraw(&one);
         assert!(withdrawals.is_withdrawn(&one, first) && !withdrawals.is_withdrawn(&other, first));
-        assert!(!withdrawals.is_withdrawn(&one, withdrawals.rings()));
+        assert!(!withdrawals.is_withdrawn(&one, withdrawals.count()));
     }
 }

@@ -21,6 +21,14 @@ fn sent_away(client: &mut Client) {
     client.ended();
 }
 
+/// Reads the error of call 1, which had no answer when the time to drain was over.
+fn is_told(client: &mut Client, proxy: Proxy) {
+    let whole = client.whole();
+    assert_eq!(whole.head.status(), 200);
+    assert_eq!(failed(&whole.body, "1"), ("owner_lost".into(), "unknown".into()));
+    assert_eq!(proxy.exit_code(), 5);
+}
+
 /// Listeners are sent away, whatever kind they are; then the process ends in order.
 #[test]
 fn listeners_are_sent_away() {
@@ -151,10 +159,7 @@ fn a_call_without_a_head_that_runs_too_long_is_told() {
     let mut client = session.post(&call("1"));
     let _waiting = backend.next_of("POST");
     proxy.terminate();
-    let whole = client.whole();
-    assert_eq!(whole.head.status(), 200);
-    assert_eq!(failed(&whole.body, "1"), ("owner_lost".into(), "unknown".into()));
-    assert_eq!(proxy.exit_code(), 5);
+    is_told(&mut client, proxy);
 }
 
 /// The same where its session has ended since: it is found among the live ones no more.
@@ -169,10 +174,7 @@ fn a_call_that_outlives_its_session_and_runs_too_long_is_told() {
     backend.next_of("DELETE").answer(200, &[], "");
     assert_eq!(ending.whole().head.status(), 200);
     proxy.terminate();
-    let whole = client.whole();
-    assert_eq!(whole.head.status(), 200);
-    assert_eq!(failed(&whole.body, "1"), ("owner_lost".into(), "unknown".into()));
-    assert_eq!(proxy.exit_code(), 5);
+    is_told(&mut client, proxy);
 }
 
 /// Nothing to wait for: it ends at once, idle connections and idle sessions notwithstanding.

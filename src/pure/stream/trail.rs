@@ -1,6 +1,7 @@
 //! A backend's own event ids beside a stream's log: where each stands, and from which one to ask again.
 //! Law: opaque, kept for each stream, compared for equality and never as numbers (wire contract, section 3).
-//! Per event one copy into a place that is used again; a backend that sends no ids costs one comparison and no memory.
+//! Per event one copy into a place that is used again (and a digest, on a standalone stream); a backend that sends no ids
+//! costs one comparison and no memory.
 //! Absent on purpose: data. What came with an id is in the log, and is read there when something is to be proved; a
 //! digest stands for it where the log may let go of it before.
 //! Next: `pursuit.rs`, which says when a backend is asked again; `../overlap.rs`, which proves what it then says.
